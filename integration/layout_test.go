@@ -1,0 +1,193 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// module is the path that every package of this tree begins with.
+const module = "github.com/danubemq/danube"
+
+// room is one package in the house: its level and the packages of this module it may import. To add a package, add
+// a line to house; an arrow may only point to a lower level, or to a package of its own level that imports nothing.
+type room struct {
+	level int
+	may   []string
+	// pure packages have no goroutine, clock, lock or I/O: their inputs are values.
+	pure bool
+}
+
+// house is the architecture's map of allowed arrows, by path below the module.
+func house() map[string]room {
+	const (
+		batch   = "protocol/batch"
+		walk    = "protocol/msgpackwalk"
+		state   = "meta/state"
+		disk    = "storage/disk"
+		segment = "storage/segment"
+		wal     = "storage/wal"
+	)
+	return map[string]room{
+		walk:                   {level: 0, pure: true},
+		batch:                  {level: 0},
+		"protocol":             {level: 0, may: []string{batch, walk}},
+		state:                  {level: 0, may: []string{walk}, pure: true},
+		disk:                   {level: 0},
+		"meta":                 {level: 1, may: []string{state, walk}},
+		segment:                {level: 1, may: []string{batch, disk}},
+		"client":               {level: 1, may: []string{"protocol", batch, walk}},
+		"broker/dispatch":      {level: 1, pure: true},
+		wal:                    {level: 2, may: []string{segment, batch, disk}},
+		"storage/warm":         {level: 2, may: []string{batch}},
+		"storage/cold":         {level: 2, may: []string{segment, batch, disk}},
+		"storage/cold/drivers": {level: 3, may: []string{"storage/cold"}},
+		"storage":              {level: 3, may: []string{wal, "storage/warm", "storage/cold", segment, batch, disk}},
+		"cluster":              {level: 2, may: []string{"meta", state}},
+		"broker":               {level: 4, may: []string{"broker/dispatch", "storage", wal, segment, disk, "cluster", "meta", state, "protocol", batch, walk}},
+		"cmd/danube":           {level: 5, may: []string{"broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
+		"integration":          {level: 5, may: []string{"broker", "client", "integration/history", "protocol", batch}},
+		"integration/history":  {level: 0},
+		"integration/planted":  {level: 0},
+	}
+}
+
+// impure lists what a pure package does not import: the clock is an argument, so time itself is allowed.
+func impure() []string {
+	return []string{"os", "net", "net/http", "sync", "sync/atomic", "math/rand", "math/rand/v2", "crypto/rand", "io/fs", "os/exec", "syscall"}
+}
+
+// listed is what `go list -json` says of a package, as far as the rules need it.
+type listed struct {
+	ImportPath   string
+	Name         string
+	Doc          string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// TestRuleArrowsPointDown fails on a package that house does not know and on an import it does not allow.
+func TestRuleArrowsPointDown(t *testing.T) {
+	for _, complaint := range judgeArrows(house(), listPackages(t)) {
+		t.Error(complaint)
+	}
+}
+
+// TestRuleHouseStands checks the map itself: every arrow of it points down.
+func TestRuleHouseStands(t *testing.T) {
+	for _, complaint := range judgeHouse(house()) {
+		t.Error(complaint)
+	}
+}
+
+func judgeHouse(rooms map[string]room) []string {
+	var out []string
+	for path, r := range rooms {
+		for _, to := range r.may {
+			target, known := rooms[to]
+			switch {
+			case !known:
+				out = append(out, fmt.Sprintf("%s may import %s, which is no room of the house", path, to))
+			case target.level > r.level, target.level == r.level && len(target.may) > 0:
+				out = append(out, fmt.Sprintf("the arrow %s (level %d) to %s (level %d) does not point down", path, r.level, to, target.level))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func judgeArrows(rooms map[string]room, packages []listed) []string {
+	var out []string
+	for _, p := range packages {
+		path := strings.TrimPrefix(p.ImportPath, module+"/")
+		r, known := rooms[path]
+		if !known {
+			out = append(out, fmt.Sprintf("package %s is in no room of the house: add it to integration/layout_test.go with its level and arrows", path))
+			continue
+		}
+		if p.Doc == "" {
+			out = append(out, fmt.Sprintf("package %s has no package comment", path))
+		}
+		// Tests obey the same arrows, and may import their own package by name.
+		for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
+			for _, full := range imports {
+				to, ours := strings.CutPrefix(full, module+"/")
+				if ours && to != path && !slices.Contains(r.may, to) {
+					out = append(out, fmt.Sprintf("%s imports %s: the house allows it %v", path, to, r.may))
+				}
+			}
+		}
+		if !r.pure {
+			continue
+		}
+		for _, std := range p.Imports {
+			if slices.Contains(impure(), std) {
+				out = append(out, fmt.Sprintf("%s imports %s, but it is a pure package: no goroutine, clock, lock or I/O", path, std))
+			}
+		}
+	}
+	return out
+}
+
+func listPackages(t testing.TB) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports,TestImports,XTestImports", module+"/...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list packages: %v", err)
+	}
+	var packages []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("decode package list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+	if len(packages) == 0 {
+		t.Fatal("go list names no package: the rules looked at nothing")
+	}
+	return packages
+}
+
+// TestJudgeArrowsFindsViolations holds the judge to each of its sentences.
+func TestJudgeArrowsFindsViolations(t *testing.T) {
+	rooms := map[string]room{
+		"low":  {level: 0, pure: true},
+		"high": {level: 1, may: []string{"low"}},
+	}
+	tests := map[string]struct {
+		p    listed
+		want string
+	}{
+		"allowed":         {listed{ImportPath: module + "/high", Doc: "d", Imports: []string{module + "/low", "os"}}, ""},
+		"unknown package": {listed{ImportPath: module + "/attic", Doc: "d"}, "in no room"},
+		"no comment":      {listed{ImportPath: module + "/low"}, "no package comment"},
+		"arrow up":        {listed{ImportPath: module + "/low", Doc: "d", Imports: []string{module + "/high"}}, "low imports high"},
+		"arrow in a test": {listed{ImportPath: module + "/low", Doc: "d", XTestImports: []string{module + "/high"}}, "low imports high"},
+		"own name":        {listed{ImportPath: module + "/low", Doc: "d", XTestImports: []string{module + "/low"}}, ""},
+		"impure":          {listed{ImportPath: module + "/low", Doc: "d", Imports: []string{"sync"}}, "pure package"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := strings.Join(judgeArrows(rooms, []listed{test.p}), "\n")
+			if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
+				t.Errorf("judged %q, want %q", got, test.want)
+			}
+		})
+	}
+	up := map[string]room{"a": {level: 0, may: []string{"b"}}, "b": {level: 1}}
+	if got := judgeHouse(up); len(got) != 1 {
+		t.Errorf("a house with an arrow up is judged %q", got)
+	}
+}
