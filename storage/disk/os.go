@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -75,7 +76,13 @@ func (osFS) Stat(name string) (Entry, error) {
 	return entryOf(info), nil
 }
 
-func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+func (osFS) Rename(from, to string) error {
+	err := os.Rename(from, to)
+	if link, ok := errors.AsType[*os.LinkError](err); ok {
+		return &fs.PathError{Op: "rename", Path: from, Err: fmt.Errorf("to %s: %w", to, link.Err)}
+	}
+	return err
+}
 
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
