@@ -140,9 +140,11 @@ func listPackages(t testing.TB) []listed {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports,TestImports,XTestImports", module+"/...")
 	cmd.Dir = ".."
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("list packages: %v", err)
+		t.Fatalf("list packages: %v\n%s", err, complaint.String())
 	}
 	var packages []listed
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {

@@ -1,0 +1,194 @@
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// readyWithin bounds the wait for a ready line; a race build on a busy machine is slow, a test of speed asserts its own.
+const readyWithin = 60 * time.Second
+
+// options say how a broker is started. The zero value is `danube standalone` in a folder of its own, built with -race.
+type options struct {
+	build   *build   // nil is raced()
+	program string   // taken instead of a build
+	dir     string   // data directory, "" is a new temporary one
+	args    []string // further flags
+	env     []string // further NAME=value
+}
+
+// broker is one broker process, which may be killed and started again on the same ports and the same data.
+type broker struct {
+	t       testing.TB
+	name    string
+	program string
+	dir     string
+	host    string
+	client  int
+	http    int
+	options options
+	log     *os.File
+
+	process *process          // the present incarnation
+	ready   map[string]string // its ready line
+}
+
+// startBroker starts a broker and waits for its ready line.
+func startBroker(t testing.TB, name string, o options) *broker {
+	t.Helper()
+	b := newBroker(t, name, o)
+	b.start()
+	return b
+}
+
+// newBroker prepares a broker and starts nothing.
+func newBroker(t testing.TB, name string, o options) *broker {
+	t.Helper()
+	b := &broker{t: t, name: name, program: o.program, dir: o.dir, host: "127.0.0.1", options: o, log: openLog(t, name)}
+	if b.program == "" {
+		kind := raced()
+		if o.build != nil {
+			kind = *o.build
+		}
+		b.program = programs.path(t, kind)
+	}
+	if b.dir == "" {
+		b.dir = filepath.Join(t.TempDir(), "data")
+	}
+	b.client, b.http = freePort(t), freePort(t)
+	return b
+}
+
+// startBrokers starts n brokers, n1 to nN, one after another.
+func startBrokers(t testing.TB, n int, o options) []*broker {
+	t.Helper()
+	var all []*broker
+	for i := range n {
+		all = append(all, startBroker(t, fmt.Sprintf("n%d", i+1), o))
+	}
+	return all
+}
+
+// launch starts the process and does not wait for it.
+func (b *broker) launch() *process {
+	b.t.Helper()
+	args := append([]string{"standalone", "--data-dir", b.dir, "--host", b.host,
+		"--client-port", strconv.Itoa(b.client), "--http-port", strconv.Itoa(b.http)}, b.options.args...)
+	cmd := exec.Command(b.program, args...)
+	cmd.Env = b.environ()
+	b.process = spawn(b.t, b.name, cmd, b.log)
+	return b.process
+}
+
+// environ is the environment of the broker and of its commands. A race build would wait a second at its exit for late
+// reports; the first report ends it instead, with exit code 66.
+func (b *broker) environ() []string {
+	return append(append(os.Environ(), "GORACE=atexit_sleep_ms=0 halt_on_error=1"), b.options.env...)
+}
+
+// start starts the process and waits for its ready line.
+func (b *broker) start() {
+	b.t.Helper()
+	if err := b.tryStart(readyWithin); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// tryStart is start for a broker that may refuse: the error says that it ended or was not ready in time.
+func (b *broker) tryStart(d time.Duration) error {
+	b.t.Helper()
+	line, err := b.launch().line("ready ", d)
+	if err != nil {
+		return err
+	}
+	b.ready = parseReady(line)
+	if b.ready["clients"] == "" {
+		return fmt.Errorf("%s printed a ready line without clients=: %q", b.name, line)
+	}
+	return nil
+}
+
+// restart kills the broker, should it run, and starts it again on the same ports and the same data.
+func (b *broker) restart() {
+	b.t.Helper()
+	b.kill()
+	b.start()
+}
+
+func (b *broker) kill()   { b.process.end() }
+func (b *broker) pause()  { b.process.signal(syscall.SIGSTOP) }
+func (b *broker) resume() { b.process.signal(syscall.SIGCONT) }
+
+// stop ends the broker with SIGTERM and fails the test unless it exits with 0 within d.
+func (b *broker) stop(d time.Duration) {
+	b.t.Helper()
+	b.process.signal(syscall.SIGTERM)
+	code, err := b.process.wait(d)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if code != 0 {
+		b.t.Fatalf("%s was asked to stop and exited with %d:\n%s", b.name, code, lastLines(b.log.Name(), 20))
+	}
+}
+
+// address is where clients connect; url is the root of the HTTP side.
+func (b *broker) address() string { return b.ready["clients"] }
+func (b *broker) url() string     { return b.ready["http"] }
+
+// parseReady splits `ready key=value …`; a value goes on until the next key, so that a path may hold spaces.
+func parseReady(line string) map[string]string {
+	keys := regexp.MustCompile(` ([a-z_]+)=`)
+	fields := map[string]string{}
+	at := keys.FindAllStringSubmatchIndex(line, -1)
+	for i, m := range at {
+		end := len(line)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		fields[line[m[2]:m[3]]] = strings.TrimSpace(line[m[1]:end])
+	}
+	return fields
+}
+
+// freePort finds a port below the range that the kernel gives to outgoing connections: one of those could take the
+// port while its broker is down.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for range 200 {
+		port := 20000 + rand.IntN(12000)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port found on 127.0.0.1")
+	return 0
+}
+
+// eventually polls until holds returns true, and fails the test with what it waited for after d.
+func eventually(t testing.TB, d time.Duration, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(d)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("waited %v in vain: %s", d, what)
+		}
+	}
+}
