@@ -92,7 +92,7 @@ func appendDurable(r *run, acks *[]Range, again *[]Redelivery) {
 	case r.count == 0, r.kind == held && r.count == 1:
 	default:
 		d := Redelivery{Range: Range{r.start, r.end}, Next: uint32(r.count) + 1}
-		if r.kind == waiting {
+		if r.kind == waiting || r.kind == hole {
 			d.Due = r.at
 		}
 		*again = append(*again, d)

@@ -101,20 +101,27 @@ func (s *Subscription) Next(now int64) Step {
 }
 
 // frontier is the offset up to which fresh messages are delivered. At the
-// limit of acknowledged ranges it stops rising: nothing new goes out, but what
-// lies between the ranges does, or they could never close (A60).
+// limit of acknowledged ranges it stops rising: nothing new goes out before all
+// that is out is acknowledged. What was passed over below it still goes, or the
+// ranges could never close (A60).
 func (s *Subscription) frontier() uint64 {
-	if s.runs.count[acked] >= s.cfg.RangeLimit {
+	if s.runs.count[acked] >= s.cfg.RangeLimit && s.unacked() > 0 {
 		return s.high
 	}
 	return math.MaxUint64
 }
 
+// unacked is how many messages were delivered and neither acknowledged nor
+// taken back as never seen.
+func (s *Subscription) unacked() uint64 {
+	return s.msgs[held] + s.msgs[waiting] + s.msgs[poisoned]
+}
+
 // room is how many fresh messages the window admits: what waits for its
 // redelivery is delivered and not acknowledged too.
 func (s *Subscription) room() uint64 {
-	used := s.msgs[held] + s.msgs[waiting] + s.msgs[poisoned]
-	return uint64(s.cfg.MaxUnacked) - min(used, uint64(s.cfg.MaxUnacked))
+	limit := uint64(s.cfg.MaxUnacked)
+	return limit - min(s.unacked(), limit)
 }
 
 func attempt(count uint16) uint32 { return min(uint32(count)+1, maxCount) }

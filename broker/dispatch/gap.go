@@ -22,7 +22,7 @@ func (s *Subscription) Hole(r Range) {
 		off = min(u.end, r.End)
 		if u.kind == waiting {
 			to := *u
-			to.kind, to.at, to.consumer = hole, 0, 0
+			to.kind, to.consumer = hole, 0
 			s.recast(p, a, off, to)
 		}
 	}
@@ -51,7 +51,7 @@ func (s *Subscription) Fill(r Range) {
 			continue
 		}
 		to := *u
-		to.kind, to.at = waiting, 0
+		to.kind = waiting
 		s.recast(p, a, off, to)
 	}
 	if past := (Range{r.Start, min(r.End, s.high)}); past.Start < past.End {

@@ -32,7 +32,7 @@ const never = math.MaxInt64
 // one run, whatever the rate.
 type run struct {
 	start, end uint64
-	at         int64      // waiting: due; held: deadline, 0 for none; Unix ns
+	at         int64      // waiting, hole: due; held: deadline, 0 for none; Unix ns
 	consumer   ConsumerID // held: holder; waiting: last holder, 0 for nobody
 	count      uint16     // deliveries that count, the present one included
 	kind       kind

@@ -132,12 +132,13 @@ func (s *Subscription) Tick(now int64) {
 
 // each calls do for the parts of r that a run covers and counts the outcome.
 func (s *Subscription) each(r Range, res *Settled, do func(p pos, u *run, off, end uint64) bool) {
-	off := r.Start
-	if off < s.prefix && off < r.End {
-		res.Again += min(s.prefix, r.End) - off
-		off = s.prefix
-	}
-	for off < r.End {
+	for off := r.Start; off < r.End; {
+		if off < s.prefix { // also because what was just done has moved it
+			end := min(s.prefix, r.End)
+			res.Again += end - off
+			off = end
+			continue
+		}
 		p := s.runs.find(off)
 		u := s.runs.at(p)
 		if u == nil || u.start >= r.End {

@@ -44,8 +44,8 @@ type Subscription struct {
 
 	members []*member // in the order of joining
 	byID    map[ConsumerID]*member
-	turn    int       // whose turn it is
-	credit  uint64    // of all members
+	turn    int    // whose turn it is
+	credit  uint64 // of all members
 
 	stored uint64 // prefix as it is committed
 	reset  bool   // the generation is not committed yet
