@@ -1,0 +1,188 @@
+package state
+
+import (
+	"reflect"
+	"slices"
+)
+
+func (c *CreateSubscription) apply(s *State) Result {
+	if err := CheckName("subscription", c.Name); err != nil {
+		return Result{Err: err}
+	}
+	if c.Type > KeyShared {
+		return Result{Err: refuse(ErrInvalid, "subscription type %d", c.Type)}
+	}
+	t := s.liveTopic(c.Topic)
+	if t == nil {
+		return Result{Err: refuse(ErrNotFound, "no topic with id %s", c.Topic)}
+	}
+	if err := c.Options.check(); err != nil {
+		return Result{Err: err}
+	}
+	if old := s.Subscription(c.Topic, c.Name); old != nil {
+		if old.Type != c.Type {
+			return Result{Err: refuse(ErrExists, "subscription %s exists: type is %s, not %s", c.Name, old.Type, c.Type)}
+		}
+		if !old.Options.equal(c.Options) {
+			return Result{Err: refuse(ErrExists, "subscription %s exists with other options", c.Name)}
+		}
+		return Result{Subscription: old.ID}
+	}
+	if err := s.checkStart(t, c.Start); err != nil {
+		return Result{Err: err}
+	}
+	n := &Subscription{
+		ID: s.nextSub, Topic: c.Topic, Name: c.Name, Type: c.Type, Options: c.Options,
+		Start: c.Start, Cursors: cursorsAt(c.Start),
+	}
+	s.nextSub++
+	s.subs.set(n.ID, n)
+	s.subNames.set(subKey{c.Topic, c.Name}, n.ID)
+	return Result{Subscription: n.ID, Created: true}
+}
+
+func cursorsAt(start []uint64) []Cursor {
+	c := make([]Cursor, len(start))
+	for i, o := range start {
+		c[i].Prefix = o
+	}
+	return c
+}
+
+// checkStart refuses positions that are not one per partition, or lie where no message can be yet.
+func (s *State) checkStart(t *Topic, start []uint64) error {
+	if len(start) != int(t.Settings.Partitions) {
+		return refuse(ErrInvalid, "%d start positions for %d partitions", len(start), t.Settings.Partitions)
+	}
+	for i, o := range start {
+		if p := s.Partition(t.ID, uint32(i)); o > p.Ceiling {
+			return refuse(ErrInvalid, "start position %d of partition %d lies above the ceiling %d", o, i, p.Ceiling)
+		}
+	}
+	return nil
+}
+
+func (o SubscriptionOptions) check() error {
+	if o.AckTimeout < 0 || o.BackoffBase < 0 || o.BackoffCap < 0 || o.Poison > PoisonDrop {
+		return refuse(ErrInvalid, "subscription options out of bounds")
+	}
+	if o.DeadLetter != "" {
+		if _, _, err := SplitTopic(o.DeadLetter); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o SubscriptionOptions) equal(p SubscriptionOptions) bool {
+	if !slices.Equal(o.KeyFilters, p.KeyFilters) {
+		return false
+	}
+	o.KeyFilters, p.KeyFilters = nil, nil
+	return reflect.DeepEqual(o, p)
+}
+
+func (c *SetSubscription) apply(s *State) Result {
+	old := s.SubscriptionByID(c.Subscription)
+	if old == nil {
+		return Result{Err: refuse(ErrNotFound, "no subscription %d", c.Subscription)}
+	}
+	if err := c.Options.check(); err != nil {
+		return Result{Err: err}
+	}
+	n := *old
+	n.Options = c.Options
+	s.subs.set(n.ID, &n)
+	return Result{}
+}
+
+func (c *DeleteSubscription) apply(s *State) Result {
+	if sub := s.SubscriptionByID(c.Subscription); sub != nil {
+		s.deleteSubscription(sub)
+	}
+	return Result{}
+}
+
+func (s *State) deleteSubscription(sub *Subscription) {
+	s.subs.delete(sub.ID)
+	s.subNames.delete(subKey{sub.Topic, sub.Name})
+}
+
+func (c *ResetSubscription) apply(s *State) Result {
+	old := s.SubscriptionByID(c.Subscription)
+	if old == nil {
+		return Result{Err: refuse(ErrNotFound, "no subscription %d", c.Subscription)}
+	}
+	if old.Generation == c.Generation && c.Generation > 0 && slices.Equal(old.Start, c.Start) {
+		return Result{} // this is the reset that began the generation, again
+	}
+	if c.Generation != old.Generation+1 {
+		return Result{Err: refuse(ErrStaleGeneration, "subscription %s has generation %d", old.Name, old.Generation)}
+	}
+	if err := s.checkStart(s.TopicByID(old.Topic), c.Start); err != nil {
+		return Result{Err: err}
+	}
+	n := *old
+	n.Generation, n.Start, n.Cursors = c.Generation, c.Start, cursorsAt(c.Start)
+	s.subs.set(n.ID, &n)
+	return Result{}
+}
+
+func (c *MoveCursors) apply(s *State) Result {
+	return each(len(c.Entries), func(i int) error { return s.moveCursor(&c.Entries[i]) })
+}
+
+func (s *State) moveCursor(d *CursorDelta) error {
+	sub := s.SubscriptionByID(d.Subscription)
+	if sub == nil {
+		return refuse(ErrNotFound, "no subscription %d", d.Subscription)
+	}
+	p := s.Partition(sub.Topic, d.Partition)
+	if p == nil {
+		return refuse(ErrNotFound, "subscription %s has no partition %d", sub.Name, d.Partition)
+	}
+	if p.Epoch != d.Epoch {
+		return refuse(ErrStaleEpoch, "partition has epoch %d, not %d", p.Epoch, d.Epoch)
+	}
+	if sub.Generation != d.Generation {
+		return refuse(ErrStaleGeneration, "subscription %s has generation %d, not %d", sub.Name, sub.Generation, d.Generation)
+	}
+	// No acknowledgement covers what cannot have been delivered (R18, R21).
+	if n := len(d.Acked); d.Prefix > p.Ceiling || n > 0 && d.Acked[n-1].End > p.Ceiling {
+		return refuse(ErrInvalid, "acknowledged above the ceiling %d", p.Ceiling)
+	}
+	cursor := sub.Cursors[d.Partition].move(d)
+	if max(len(cursor.Acked), len(cursor.Counts), len(cursor.Due)) > MaxCursorRanges {
+		return refuse(ErrInvalid, "subscription %s holds more than %d ranges above its prefix", sub.Name, MaxCursorRanges)
+	}
+	s.setCursor(sub, d.Partition, cursor)
+	return nil
+}
+
+// move returns the cursor with what d adds. A delivery count only grows; the latest due time wins.
+func (c *Cursor) move(d *CursorDelta) Cursor {
+	var n Cursor
+	n.Prefix, n.Acked = c.Acked.Union(d.Acked).fold(max(c.Prefix, d.Prefix))
+	n.Counts = c.Counts.merge(d.Counts, &n, func(old, new uint64) uint64 { return max(old, new) })
+	n.Due = c.Due.merge(d.Due, &n, func(_, new uint64) uint64 { return new })
+	return n
+}
+
+func (s *State) setCursor(sub *Subscription, partition uint32, c Cursor) {
+	n := *sub
+	n.Cursors = slices.Clone(sub.Cursors)
+	n.Cursors[partition] = c
+	s.subs.set(n.ID, &n)
+}
+
+// passGap lets every subscription pass over [from, to) of p: nothing is there, or it is lost (R18).
+func (s *State) passGap(p *Partition, from, to uint64) {
+	if from >= to {
+		return
+	}
+	gap := CursorDelta{Acked: Offsets{{from, to}}}
+	for sub := range s.Subscriptions(p.Topic) {
+		// A cursor at its bound still passes: the gap adds one range, and refusing would stop it for good.
+		s.setCursor(sub, p.Number, sub.Cursors[p.Number].move(&gap))
+	}
+}

@@ -1,0 +1,159 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+func (c *CreateTopic) apply(s *State) Result {
+	if err := c.check(s); err != nil {
+		return Result{Err: err}
+	}
+	if t := s.Topic(c.Name); t != nil {
+		if d := t.Settings.difference(c.Settings); d != "" {
+			return Result{Err: refuse(ErrExists, "topic %s exists with other settings: %s", c.Name, d), Topic: t.ID}
+		}
+		return Result{Topic: t.ID}
+	}
+	if s.TopicByID(c.ID) != nil {
+		return Result{Err: refuse(ErrConflict, "topic id %s is taken", c.ID)}
+	}
+	s.topics.set(c.ID, &Topic{ID: c.ID, Name: c.Name, Settings: c.Settings, CreatedAt: c.At})
+	s.names.set(c.Name, c.ID)
+	for n := range c.Settings.Partitions {
+		p := &Partition{Topic: c.ID, Number: n, Level: c.Settings.Durability}
+		if c.Owners != nil {
+			s.begin(p, c.Owners[n], 0)
+		}
+		s.partitions.set(partitionKey{c.ID, n}, p)
+	}
+	return Result{Topic: c.ID, Created: true}
+}
+
+// check refuses what no state allows, and owners that are over.
+func (c *CreateTopic) check(s *State) error {
+	namespace, _, err := SplitTopic(c.Name)
+	if err != nil {
+		return err
+	}
+	if s.Namespace(namespace) == nil {
+		return refuse(ErrNotFound, "no namespace %q", namespace)
+	}
+	if c.ID == (TopicID{}) {
+		return refuse(ErrInvalid, "topic id is zero")
+	}
+	if err := c.Settings.check(); err != nil {
+		return err
+	}
+	if c.Owners != nil && len(c.Owners) != int(c.Settings.Partitions) {
+		return refuse(ErrInvalid, "%d owners for %d partitions", len(c.Owners), c.Settings.Partitions)
+	}
+	for _, o := range c.Owners {
+		if err := s.fence(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t TopicSettings) check() error {
+	if t.Partitions < 1 || t.Partitions > MaxPartitions {
+		return refuse(ErrInvalid, "%d partitions; 1 to %d are allowed", t.Partitions, MaxPartitions)
+	}
+	if t.Durability > LevelObject || t.Reliable != (t.Durability != LevelNone) {
+		return refuse(ErrInvalid, "durability %s for a topic that is reliable=%t", t.Durability, t.Reliable)
+	}
+	if t.RetentionTime < 0 {
+		return refuse(ErrInvalid, "negative retention time")
+	}
+	return nil
+}
+
+// difference names each setting in which want differs from what is there, "" if none does.
+func (t TopicSettings) difference(want TopicSettings) string {
+	var d []string
+	add := func(what string, has, wants any) {
+		if has != wants {
+			d = append(d, fmt.Sprintf("%s is %v, not %v", what, has, wants))
+		}
+	}
+	add("partitions", t.Partitions, want.Partitions)
+	add("reliable", t.Reliable, want.Reliable)
+	add("durability", t.Durability, want.Durability)
+	add("retention time", t.RetentionTime, want.RetentionTime)
+	add("retention bytes", t.RetentionBytes, want.RetentionBytes)
+	add("limits", t.Limits, want.Limits)
+	return strings.Join(d, ", ")
+}
+
+func (c *SetTopic) apply(s *State) Result {
+	t := s.liveTopic(c.ID)
+	if t == nil {
+		return Result{Err: refuse(ErrNotFound, "no topic with id %s", c.ID)}
+	}
+	if err := c.Settings.check(); err != nil {
+		return Result{Err: err}
+	}
+	if c.Settings.Partitions != t.Settings.Partitions || c.Settings.Reliable != t.Settings.Reliable {
+		return Result{Err: refuse(ErrConflict, "topic %s: partitions and reliability are fixed at creation", t.Name)}
+	}
+	n := *t
+	n.Settings = c.Settings
+	s.topics.set(n.ID, &n)
+	if n.Settings.Durability != t.Settings.Durability {
+		for i := range n.Settings.Partitions {
+			s.setLevel(partitionKey{n.ID, i}, n.Settings.Durability)
+		}
+	}
+	return Result{}
+}
+
+func (c *DeleteTopic) apply(s *State) Result {
+	t := s.TopicByID(c.ID)
+	if t == nil || t.Deleted() {
+		return Result{} // deleting what is gone is done already
+	}
+	for _, sub := range slices.Collect(s.Subscriptions(t.ID)) {
+		s.deleteSubscription(sub)
+	}
+	n := *t
+	n.DeletedAt = max(1, c.At)
+	s.topics.set(n.ID, &n)
+	s.names.delete(n.Name)
+	return Result{}
+}
+
+func (c *PurgeTopic) apply(s *State) Result {
+	t := s.TopicByID(c.ID)
+	if t == nil {
+		return Result{}
+	}
+	if !t.Deleted() {
+		return Result{Err: refuse(ErrConflict, "topic %s is not deleted", t.Name)}
+	}
+	left := false
+	for i := range t.Settings.Partitions {
+		key := partitionKey{t.ID, i}
+		p := *s.Partition(t.ID, i)
+		p.Ranges = strikeStore(p.Ranges, c.Store)
+		left = left || len(p.Ranges) > 0
+		s.partitions.set(key, &p)
+	}
+	if left {
+		return Result{}
+	}
+	for i := range t.Settings.Partitions {
+		s.partitions.delete(partitionKey{t.ID, i})
+	}
+	s.topics.delete(t.ID)
+	return Result{}
+}
+
+// liveTopic returns a topic that is not deleted, or nil.
+func (s *State) liveTopic(id TopicID) *Topic {
+	if t := s.TopicByID(id); t != nil && !t.Deleted() {
+		return t
+	}
+	return nil
+}

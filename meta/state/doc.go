@@ -1,0 +1,39 @@
+// Package state is the cluster's metadata as a pure state machine: who owns which partition under which epoch, what is
+// known of its offsets, and what each subscription has acknowledged (section 2 of the design's ownership rules).
+//
+// State has no clock, no goroutine, no lock and no I/O. Commands go in, in the order of the Raft log; every broker that
+// applies the same ones has the same state, and Hash says so (I16). Whatever depends on time or chance, such as ids,
+// nonces and time stamps, is drawn by the proposer and lies in the command.
+//
+// # Commands
+//
+// Every Command is a compare-and-set: it names what it expects (an epoch, a generation, an incarnation, the settings of
+// a name) and is refused with an *Error if something else is there. Applying it twice does it once, so a proposal
+// whose outcome is unknown is simply proposed again (R5). Batched commands carry many entries, each with an answer of
+// its own, because an entry of the Raft log costs a disk sync and there are ten thousand topics.
+//
+// # Views
+//
+// Freeze returns a View in constant time: state and view share the nodes of their B-trees until the state writes to
+// one. Records are never changed in place; a command that changes one puts a copy in its place. So a reader, a
+// snapshot and the state machine run side by side without a lock.
+//
+// # What holds in every state
+//
+//   - A partition's epoch and its log start only grow; ceiling and floor grow within an epoch (R3).
+//   - Ranges ascend and do not overlap; what lies between them is a plain gap; only the last can be open, and it is
+//     exactly while the partition is not CLOSED.
+//   - LogStart ≤ Floor ≤ Ceiling. The open range ends at the ceiling.
+//   - A cursor's prefix only grows within a generation, nothing it has acknowledged is forgotten, and nothing in it
+//     lies above the ceiling (R18).
+//
+// # Memory and choices
+//
+// A topic with one partition and one subscription takes about one and a half KiB. hashicorp/go-memdb was the other
+// candidate: its radix trees cost several times that for the same index, and its watches wake readers per record where
+// brokers compare epochs and need only "something changed". The B-tree of tidwall/btree has an O(1) copy and no more.
+//
+// The encoding is described at Encode and in snapshot.go. New fields may be added to any record and command; a field
+// that changes what a command does needs a new command version, so that an older release stops with ErrNewerCommand
+// instead of diverging.
+package state

@@ -1,0 +1,129 @@
+package state
+
+import "slices"
+
+// Operations on a partition's list of ranges. Each returns a new list and leaves the old one, which views share, alone.
+
+// sealRange ends the open range, the last one, at end. A range that never got a message leaves the list.
+func sealRange(old []Range, end uint64) []Range {
+	n := len(old) - 1
+	r := old[n]
+	list := slices.Clone(old[:n])
+	if end == r.Start {
+		return list
+	}
+	r.Status, r.End = RangeSealed, end
+	return appendRange(list, r)
+}
+
+// appendRange adds r, which lies above the list, and joins it with the last range if the two have the same fate: a
+// thousand restarts of one store leave one range with a thousand epoch starts. It writes to list.
+func appendRange(list []Range, r Range) []Range {
+	if r.Status != RangeOpen && r.Start == r.End {
+		return list
+	}
+	if n := len(list); n > 0 && joinable(&list[n-1], &r) {
+		last := &list[n-1]
+		epochs := r.Epochs
+		if last.Epochs[len(last.Epochs)-1].Epoch == epochs[0].Epoch {
+			epochs = epochs[1:]
+		}
+		// The old slice may be shared with views; growing in place would be a write beyond their length only, but two
+		// states that grew from one snapshot must not see each other's tail.
+		last.Epochs = append(last.Epochs[:len(last.Epochs):len(last.Epochs)], epochs...)
+		last.End = r.End
+		return list
+	}
+	return append(list, r)
+}
+
+// joinable says whether b goes on where a ends, with the same fate.
+func joinable(a, b *Range) bool {
+	if a.Status != b.Status || a.Status == RangeOpen || a.End != b.Start || a.Lowest != b.Lowest || a.Accepted != b.Accepted {
+		return false
+	}
+	return slices.Equal(a.Stores, b.Stores)
+}
+
+// trimRanges gives up everything below start.
+func trimRanges(old []Range, start uint64) []Range {
+	var list []Range
+	for _, r := range old {
+		if r.Status != RangeOpen && r.End <= start {
+			continue
+		}
+		if r.Start < start {
+			r = cutRange(r, start, r.End)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// cutRange returns the part of r within [from, to); to counts only if r is not open.
+func cutRange(r Range, from, to uint64) Range {
+	var epochs []EpochStart
+	for _, e := range r.Epochs {
+		if r.Status != RangeOpen && e.Start >= to {
+			break
+		}
+		if e.Start <= from {
+			epochs = epochs[:0]
+			e.Start = from
+		}
+		epochs = append(epochs, e)
+	}
+	r.Epochs, r.Start = epochs, from
+	if r.Status != RangeOpen {
+		r.End = to
+	}
+	return r
+}
+
+// markRanges gives every part of a range within [m.From, m.To) the status of m, or refuses all of it.
+func markRanges(old []Range, m RangeMark) ([]Range, error) {
+	var list []Range
+	for _, r := range old {
+		open := r.Status == RangeOpen
+		if m.To <= r.Start || !open && r.End <= m.From {
+			list = appendRange(list, r)
+			continue
+		}
+		if open {
+			return nil, refuse(ErrConflict, "[%d, %d) reaches into the open range at %d", m.From, m.To, r.Start)
+		}
+		if !mayBecome(r.Status, m.Status) {
+			return nil, refuse(ErrConflict, "range [%d, %d) is %s", r.Start, r.End, r.Status)
+		}
+		from, to := max(r.Start, m.From), min(r.End, m.To)
+		if r.Start < from {
+			list = appendRange(list, cutRange(r, r.Start, from))
+		}
+		mid := cutRange(r, from, to)
+		mid.Status, mid.Accepted = m.Status, m.Accepted
+		list = appendRange(list, mid)
+		if to < r.End {
+			list = appendRange(list, cutRange(r, to, r.End))
+		}
+	}
+	return list, nil
+}
+
+// mayBecome says which status may follow which; a status may always be said again.
+func mayBecome(from, to RangeStatus) bool {
+	return from == to || from == RangeSealed || from == RangeOrphaned
+}
+
+// strikeStore removes a store from the copies of every range, and the ranges that no store holds any more.
+func strikeStore(old []Range, store StoreID) []Range {
+	var list []Range
+	for _, r := range old {
+		if slices.Contains(r.Stores, store) {
+			r.Stores = slices.DeleteFunc(slices.Clone(r.Stores), func(s StoreID) bool { return s == store })
+		}
+		if len(r.Stores) > 0 {
+			list = append(list, r)
+		}
+	}
+	return list
+}

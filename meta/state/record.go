@@ -1,0 +1,171 @@
+package state
+
+import "time"
+
+// Every record a View hands out is shared and must not be modified. Times are Unix milliseconds, given by whoever
+// proposed the command; the state itself has no clock.
+
+// Cluster is the identity of the cluster.
+type Cluster struct {
+	ID      [16]byte `msgpack:"i"` // random; zero until InitCluster was applied
+	Name    string   `msgpack:"n,omitempty"`
+	History uint16   `msgpack:"h,omitempty"` // the high 16 bits of every new epoch (R22)
+}
+
+// Store is one data directory and the process that runs on it (R9).
+type Store struct {
+	ID          StoreID     `msgpack:"i"`
+	Broker      string      `msgpack:"b"` // the broker's name
+	Incarnation uint64      `msgpack:"n"` // of the latest run; from one cluster-wide counter, never used twice
+	Nonce       [16]byte    `msgpack:"x"` // of the registration, so that proposing it twice registers once
+	Boot        string      `msgpack:"o"` // boot id of the machine of that run
+	Addresses   Addresses   `msgpack:"a"`
+	Status      StoreStatus `msgpack:"s,omitempty"`
+	Clean       bool        `msgpack:"c,omitempty"` // that run ended cleanly
+}
+
+// Addresses are what a broker advertises, host:port; empty means it does not listen there.
+type Addresses struct {
+	Client string `msgpack:"c,omitempty"`
+	Peer   string `msgpack:"p,omitempty"`
+	HTTP   string `msgpack:"h,omitempty"`
+}
+
+// Owner is one run of a process on one store: who serves a partition.
+type Owner struct {
+	Store       StoreID `msgpack:"s"`
+	Incarnation uint64  `msgpack:"i"`
+}
+
+// Limits are the optional bounds of a namespace or a topic; zero means not set here.
+type Limits struct {
+	Producers     uint64 `msgpack:"p,omitempty"`
+	Subscriptions uint64 `msgpack:"s,omitempty"`
+	Consumers     uint64 `msgpack:"c,omitempty"` // of one subscription
+	MessageBytes  uint64 `msgpack:"m,omitempty"`
+	PublishRate   uint64 `msgpack:"r,omitempty"` // bytes a second
+	DispatchRate  uint64 `msgpack:"d,omitempty"` // bytes a second
+}
+
+// Namespace groups topics and bounds them.
+type Namespace struct {
+	Name   string `msgpack:"n"`
+	Limits Limits `msgpack:"l"`
+}
+
+// TopicSettings are what CreateTopic compares: a topic of the same name with other settings is another topic.
+type TopicSettings struct {
+	Partitions     uint32        `msgpack:"p"`           // 1 to MaxPartitions, fixed at creation
+	Reliable       bool          `msgpack:"r,omitempty"` // whether messages are stored
+	Durability     Level         `msgpack:"d,omitempty"` // LevelNone exactly if not reliable
+	RetentionTime  time.Duration `msgpack:"t,omitempty"` // zero: kept for ever
+	RetentionBytes uint64        `msgpack:"b,omitempty"` // of one partition; zero: no bound
+	Limits         Limits        `msgpack:"l"`
+}
+
+// Topic is a topic, or the tombstone of one.
+type Topic struct {
+	ID        TopicID       `msgpack:"i"`
+	Name      string        `msgpack:"n"` // "/namespace/name"
+	Settings  TopicSettings `msgpack:"s"`
+	CreatedAt int64         `msgpack:"c,omitempty"`
+	DeletedAt int64         `msgpack:"d,omitempty"` // nonzero: a tombstone, which keeps the id until its data are gone
+}
+
+// Deleted says whether the record is a tombstone.
+func (t *Topic) Deleted() bool { return t.DeletedAt != 0 }
+
+// Partition is what the cluster has decided about one partition (section 2 of the design's ownership rules).
+type Partition struct {
+	Topic    TopicID        `msgpack:"t"`
+	Number   uint32         `msgpack:"n"`
+	Epoch    uint64         `msgpack:"e,omitempty"` // history in the high 16 bits; zero until first opened
+	Owner    Owner          `msgpack:"o"`
+	State    PartitionState `msgpack:"s,omitempty"`
+	Level    Level          `msgpack:"v,omitempty"`
+	Ceiling  uint64         `msgpack:"c,omitempty"` // offsets below it may be assigned in this epoch (R3)
+	Floor    uint64         `msgpack:"f,omitempty"` // highest acknowledged end reported; of a CLOSED partition, its sealed end
+	LogStart uint64         `msgpack:"l,omitempty"` // offsets below it are given up (retention, truncate)
+	Ranges   []Range        `msgpack:"r,omitempty"` // ascending, disjoint; gaps between them are plain gaps
+}
+
+// Range is a run of offsets of a partition with one fate.
+type Range struct {
+	Epochs   []EpochStart `msgpack:"e"` // ascending; the first Start is the range's
+	Start    uint64       `msgpack:"s,omitempty"`
+	End      uint64       `msgpack:"x,omitempty"` // exclusive; zero while the range is open
+	Stores   []StoreID    `msgpack:"t,omitempty"` // every store with a synced, whole copy
+	Lowest   Level        `msgpack:"v,omitempty"` // lowest level in force while its epochs were open
+	Status   RangeStatus  `msgpack:"u,omitempty"`
+	Accepted bool         `msgpack:"a,omitempty"` // an orphaned range that waiting consumers may pass
+}
+
+// EpochStart says that an epoch's offsets within a range begin at Start.
+type EpochStart struct {
+	Epoch uint64 `msgpack:"e"`
+	Start uint64 `msgpack:"s,omitempty"`
+}
+
+// Range returns the range that holds offset n, nil if n lies in a plain gap, below the log's start or at or above the
+// ceiling.
+func (p *Partition) Range(n uint64) *Range {
+	for i := len(p.Ranges) - 1; i >= 0; i-- {
+		r := &p.Ranges[i]
+		if n < r.Start {
+			continue
+		}
+		if r.Status == RangeOpen && n < p.Ceiling || n < r.End {
+			return r
+		}
+		return nil
+	}
+	return nil
+}
+
+// Epoch returns the epoch whose batch is the value of offset n, which must lie in the range (R19).
+func (r *Range) Epoch(n uint64) uint64 {
+	epoch := r.Epochs[0].Epoch
+	for _, e := range r.Epochs {
+		if e.Start > n {
+			break
+		}
+		epoch = e.Epoch
+	}
+	return epoch
+}
+
+// SubscriptionOptions are the settings of a subscription that may change.
+type SubscriptionOptions struct {
+	MaxUnacked     uint32        `msgpack:"u,omitempty"`
+	MaxRedelivery  uint32        `msgpack:"r,omitempty"`
+	AckTimeout     time.Duration `msgpack:"t,omitempty"`
+	BackoffBase    time.Duration `msgpack:"b,omitempty"`
+	BackoffCap     time.Duration `msgpack:"c,omitempty"` // equal to the base: a fixed delay
+	Poison         PoisonPolicy  `msgpack:"p,omitempty"`
+	DeadLetter     string        `msgpack:"d,omitempty"` // topic name
+	KeyFilters     []string      `msgpack:"k,omitempty"`
+	GapWaitSeconds uint32        `msgpack:"g,omitempty"` // how long to wait at an orphaned range
+}
+
+// Subscription is a named position in every partition of a topic.
+type Subscription struct {
+	ID         uint64              `msgpack:"i"` // never used twice in a cluster; cursor commands name it
+	Topic      TopicID             `msgpack:"t"`
+	Name       string              `msgpack:"n"`
+	Type       SubscriptionType    `msgpack:"y,omitempty"`
+	Options    SubscriptionOptions `msgpack:"o"`
+	Start      []uint64            `msgpack:"s"` // per partition: where it began, or was last reset to
+	Generation uint64              `msgpack:"g,omitempty"`
+	Cursors    []Cursor            `msgpack:"c"` // per partition
+}
+
+// Cursor is what a subscription has acknowledged of one partition (R18).
+type Cursor struct {
+	Prefix uint64        `msgpack:"p,omitempty"` // every offset below it is acknowledged, or lost, or a plain gap
+	Acked  Offsets       `msgpack:"a,omitempty"` // acknowledged above the prefix, kept whole
+	Counts OffsetNumbers `msgpack:"c,omitempty"` // deliveries so far of unacknowledged messages, where above one
+	Due    OffsetNumbers `msgpack:"d,omitempty"` // when a delayed redelivery is due, Unix milliseconds
+}
+
+// Acknowledged says whether offset n needs no further delivery.
+func (c *Cursor) Acknowledged(n uint64) bool { return n < c.Prefix || c.Acked.Contains(n) }

@@ -1,0 +1,62 @@
+package state
+
+import "errors"
+
+// Part is a piece of a batched command.
+type Part struct {
+	Command Command
+	First   int // index, in the whole, of the piece's first entry; a cut cursor delta begins the next piece too
+}
+
+// Split cuts a batched command into pieces that Encode accepts; any other command is its own only piece. An entry that
+// is too large by itself is cut too if it is a cursor delta, which only adds; other entries are never that large.
+func Split(c Command) []Part {
+	switch c := c.(type) {
+	case *OpenPartitions:
+		return split(c.Entries, 0, func(e []PartitionOpen) Command { return &OpenPartitions{Owner: c.Owner, Entries: e} })
+	case *UpdatePartitions:
+		return split(c.Entries, 0, func(e []PartitionUpdate) Command { return &UpdatePartitions{Entries: e} })
+	case *MarkRanges:
+		return split(c.Entries, 0, func(e []RangeMark) Command { return &MarkRanges{Entries: e} })
+	case *MoveCursors:
+		return splitCursors(c.Entries, 0)
+	}
+	return []Part{{Command: c}}
+}
+
+func split[E any](entries []E, first int, wrap func([]E) Command) []Part {
+	whole := wrap(entries)
+	if len(entries) < 2 || fits(whole) {
+		return []Part{{whole, first}}
+	}
+	half := len(entries) / 2
+	return append(split(entries[:half], first, wrap), split(entries[half:], first+half, wrap)...)
+}
+
+func splitCursors(entries []CursorDelta, first int) []Part {
+	whole := &MoveCursors{Entries: entries}
+	if fits(whole) {
+		return []Part{{whole, first}}
+	}
+	if half := len(entries) / 2; half > 0 {
+		return append(splitCursors(entries[:half], first), splitCursors(entries[half:], first+half)...)
+	}
+	low, high := entries[0].cut()
+	return append(splitCursors([]CursorDelta{low}, first), splitCursors([]CursorDelta{high}, first)...)
+}
+
+// cut returns two deltas that together say what d says. The prefix goes with the first.
+func (d CursorDelta) cut() (low, high CursorDelta) {
+	low, high = d, d
+	high.Prefix = 0
+	a, c, u := len(d.Acked)/2, len(d.Counts)/2, len(d.Due)/2
+	low.Acked, high.Acked = d.Acked[:a], d.Acked[a:]
+	low.Counts, high.Counts = d.Counts[:c], d.Counts[c:]
+	low.Due, high.Due = d.Due[:u], d.Due[u:]
+	return low, high
+}
+
+func fits(c Command) bool {
+	_, err := Encode(c)
+	return !errors.Is(err, ErrTooLarge)
+}
