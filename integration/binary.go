@@ -51,6 +51,9 @@ func (p *binaries) path(t testing.TB, b build) string {
 		name += "-" + strings.ReplaceAll(b.tags, ",", "-")
 		args = append(args, "-tags", b.tags)
 	}
+	if overlay := os.Getenv("DANUBE_OVERLAY"); overlay != "" { // a planted bug
+		args = append(args, "-overlay", overlay)
+	}
 	path := filepath.Join(p.dir, name)
 	cmd := exec.Command("go", append(args, "-o", path, "./cmd/danube")...)
 	cmd.Dir = ".."

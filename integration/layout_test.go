@@ -138,7 +138,7 @@ func judgeArrows(rooms map[string]room, packages []listed) []string {
 
 func listPackages(t testing.TB) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports,TestImports,XTestImports", module+"/...")
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Doc,Imports,TestImports,XTestImports", module+"/...")
 	cmd.Dir = ".."
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
