@@ -28,7 +28,7 @@ type Command interface {
 type Result struct {
 	// Err is nil or a refusal; with ErrNewerCommand and ErrDamaged the state machine has stopped.
 	Err error
-	// Entries holds a refusal or nil for each entry of a batched command; nil if all entries succeeded.
+	// Entries holds a refusal or nil for the entries of a batched command; those beyond its end succeeded.
 	Entries []error
 	// Index is the Raft index at which it was applied.
 	Index uint64
@@ -41,7 +41,7 @@ type Result struct {
 
 // Entry returns the answer to entry i of a batched command.
 func (r Result) Entry(i int) error {
-	if r.Err != nil || r.Entries == nil {
+	if r.Err != nil || i >= len(r.Entries) {
 		return r.Err
 	}
 	return r.Entries[i]

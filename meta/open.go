@@ -1,0 +1,163 @@
+package meta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+)
+
+// The files of a metadata directory.
+const (
+	markerFile   = "cluster" // this directory has had a cluster
+	raftDir      = "raft"
+	databaseFile = "raft.db"   // in raftDir: log, term and vote
+	snapshotDir  = "snapshots" // in raftDir
+)
+
+const (
+	// lockTimeout bounds the wait for the database's lock; another process holds it as long as it lives.
+	lockTimeout = time.Second
+	// retainSnapshots is how many snapshots stay; the older one is for a person to look at.
+	retainSnapshots = 2
+)
+
+// Open opens the metadata in cfg.Dir and takes part in Raft. In a directory that never had a cluster it forms one with
+// this store as its only voter, unless cfg.Join. It does not wait for a leader; see WaitReady. ctx bounds opening only.
+//
+// ErrInUse if another process has it open, *DamagedError if what is there is not what was written: then nothing was
+// changed, and nothing will be until the metadata is made anew. state.ErrNewerCommand if a later release wrote it.
+func Open(ctx context.Context, cfg Config) (*Node, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	n, err := open(cfg)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open metadata: %w", err), closeTransport(cfg.Transport))
+	}
+	return n, nil
+}
+
+func open(cfg Config) (*Node, error) {
+	first, err := inspect(cfg.Dir, cfg.Bootstrapped)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(cfg.Dir, raftDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	m := newMetrics()
+	st, err := openStore(dir, m, cfg.Now)
+	if errors.Is(err, bbolt.ErrTimeout) {
+		return nil, fmt.Errorf("%w: %s", ErrInUse, filepath.Join(dir, databaseFile))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", filepath.Join(dir, databaseFile), err)
+	}
+	n := &Node{cfg: cfg, store: st, metrics: m, stop: make(chan struct{})}
+	if err := n.start(first); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	return n, nil
+}
+
+// start brings Raft up over the open store.
+func (n *Node) start(first bool) error {
+	if err := n.store.removeLeftovers(); err != nil {
+		return fmt.Errorf("remove unfinished snapshots: %w", err)
+	}
+	rc := n.cfg.raft()
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(n.store.dir, retainSnapshots, rc.Logger)
+	if err != nil {
+		return fmt.Errorf("open snapshots: %w", err)
+	}
+	logs, err := raft.NewLogCache(4096, n.store)
+	if err != nil {
+		return err
+	}
+	if first && !n.cfg.Join {
+		// The marker comes after the bootstrap is on disk and before anything can be committed: a crash between the two
+		// leaves a database that has state, and that start goes on from here.
+		if err := n.bootstrap(rc, logs, snaps); err != nil {
+			return err
+		}
+	}
+	if err := writeMarker(n.cfg.Dir, n.cfg.Store); err != nil {
+		return fmt.Errorf("write marker: %w", err)
+	}
+	large := make(chan struct{}, 1)
+	n.machine = newMachine(n.metrics, large)
+	n.raft, err = raft.NewRaft(rc, n.machine, logs, n.store, snaps, n.cfg.Transport)
+	if cause := n.machine.err(); cause != nil {
+		err = cause
+	}
+	if err != nil {
+		return fmt.Errorf("start raft: %w", err)
+	}
+	if err := n.metrics.register(n.cfg.Registerer, n); err != nil {
+		return errors.Join(fmt.Errorf("register metrics: %w", err), n.raft.Shutdown().Error())
+	}
+	n.workers.Go(func() { n.snapshotOnSize(large) })
+	return nil
+}
+
+func (n *Node) bootstrap(rc *raft.Config, logs raft.LogStore, snaps raft.SnapshotStore) error {
+	voters := raft.Configuration{Servers: []raft.Server{{
+		Suffrage: raft.Voter, ID: rc.LocalID, Address: n.cfg.Transport.LocalAddr(),
+	}}}
+	if err := raft.BootstrapCluster(rc, logs, n.store, snaps, n.cfg.Transport, voters); err != nil {
+		return fmt.Errorf("form a cluster: %w", err)
+	}
+	return nil
+}
+
+// writeMarker says for good that this directory has had a cluster: temporary file, sync, rename, directory sync.
+func writeMarker(dir string, store state.StoreID) error {
+	path := filepath.Join(dir, markerFile)
+	text := "danube metadata 1\nstore " + store.String() + "\n"
+	if b, err := os.ReadFile(path); err == nil && string(b) == text {
+		return nil
+	}
+	tmp := path + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func closeTransport(t raft.Transport) error {
+	if c, ok := t.(raft.WithClose); ok {
+		return c.Close()
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package meta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/hashicorp/raft"
+)
+
+var (
+	// ErrNotLeader: another broker leads, or none does. Nothing was proposed.
+	ErrNotLeader = errors.New("not the metadata leader")
+	// ErrBusy: too many proposals wait. Nothing was proposed.
+	ErrBusy = errors.New("too many metadata proposals in flight")
+	// ErrUnknown: the command may or may not be applied, now or later (R5). Commands are compare-and-set: find out from
+	// a later view, or propose the same command again.
+	ErrUnknown = errors.New("outcome of a metadata proposal is unknown")
+	// ErrClosed: the node is closed. Nothing was proposed.
+	ErrClosed = errors.New("metadata node is closed")
+)
+
+// enqueueTimeout bounds how long a proposal waits for room in Raft's queue.
+const enqueueTimeout = 5 * time.Second
+
+// Propose replicates a command and returns its result once this node has applied it; View shows it then. Concurrent
+// proposals share disk syncs. A batched command that is too large for one entry is proposed in parts, one after the
+// other.
+//
+// The error is nil, the refusal that is also in Result.Err, or one of ErrNotLeader, ErrBusy, ErrClosed (nothing was
+// proposed) and ErrUnknown. A done ctx ends the waiting, and the outcome is unknown. Refused entries of a batched
+// command are in Result.Entries only.
+func (n *Node) Propose(ctx context.Context, c state.Command) (state.Result, error) {
+	b, err := state.Encode(c)
+	if errors.Is(err, state.ErrTooLarge) {
+		return n.proposeParts(ctx, c)
+	}
+	if err != nil {
+		return state.Result{}, err
+	}
+	return n.propose(ctx, b)
+}
+
+// proposeParts proposes a large batched command in parts and joins their answers.
+func (n *Node) proposeParts(ctx context.Context, c state.Command) (state.Result, error) {
+	parts := state.Split(c)
+	var whole state.Result
+	for _, p := range parts {
+		b, err := state.Encode(p.Command)
+		if err != nil {
+			return whole, err
+		}
+		r, err := n.propose(ctx, b)
+		if err != nil {
+			whole.Err = r.Err
+			return whole, err
+		}
+		whole.Index = r.Index
+		for i, e := range r.Entries {
+			if e == nil {
+				continue
+			}
+			for len(whole.Entries) <= p.First+i {
+				whole.Entries = append(whole.Entries, nil)
+			}
+			whole.Entries[p.First+i] = e
+		}
+	}
+	return whole, nil
+}
+
+func (n *Node) propose(ctx context.Context, b []byte) (state.Result, error) {
+	start := n.cfg.Now()
+	var r state.Result
+	err := n.call(ctx, func() error {
+		f := n.raft.Apply(b, enqueueTimeout)
+		if err := f.Error(); err != nil {
+			return err
+		}
+		r = f.Response().(state.Result)
+		return nil
+	})
+	n.metrics.proposals.WithLabelValues(outcome(err)).Inc()
+	if err != nil {
+		// r may still be written by the call that goes on.
+		return state.Result{}, err
+	}
+	n.metrics.proposeTime.Observe(n.cfg.Now().Sub(start).Seconds())
+	return r, r.Err
+}
+
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return "applied"
+	case errors.Is(err, ErrUnknown):
+		return "unknown"
+	}
+	return "not_proposed"
+}
+
+// Barrier waits until this node, as leader, has applied everything that was committed before the call; what must be
+// read first is read after it (R6). The errors are those of Propose.
+func (n *Node) Barrier(ctx context.Context) error {
+	return n.call(ctx, func() error { return n.raft.Barrier(enqueueTimeout).Error() })
+}
+
+// Snapshot writes a snapshot and cuts the log behind it. It does not hold up proposals.
+func (n *Node) Snapshot(ctx context.Context) error {
+	return n.call(ctx, n.takeSnapshot)
+}
+
+// call runs f, which waits on a future of Raft, and returns when it has returned, ctx is done or the node stops. Raft
+// may never answer; so f has a goroutine of its own, which returns when Raft answers.
+func (n *Node) call(ctx context.Context, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	if n.closing {
+		n.mu.Unlock()
+		return ErrClosed
+	}
+	n.inflight.Add(1)
+	n.mu.Unlock()
+
+	done := make(chan error, 1)
+	go func() {
+		defer n.inflight.Done()
+		done <- f()
+	}()
+	select {
+	case err := <-done:
+		return translate(err)
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
+	case <-n.stop:
+		return fmt.Errorf("%w: %w", ErrUnknown, ErrClosed)
+	}
+}
+
+// translate says of an error of Raft whether something may have been applied.
+func translate(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return fmt.Errorf("%w: %w", ErrNotLeader, err)
+	case errors.Is(err, raft.ErrEnqueueTimeout):
+		return ErrBusy
+	}
+	// Lost leadership, a shutdown, a failed write of the log: the entry may be on disk here or elsewhere.
+	return fmt.Errorf("%w: %w", ErrUnknown, err)
+}
