@@ -59,7 +59,7 @@ func (b Batch) Epoch() uint64 { return binary.LittleEndian.Uint64(b[16:]) }
 func (b Batch) AppendTime() int64 { return int64(binary.LittleEndian.Uint64(b[24:])) }
 
 // Synced is the offset up to which the log was known synced when this batch was
-// written; it errs to the high side only where the distance does not fit.
+// written; 0, which claims nothing, where the distance did not fit its field.
 func (b Batch) Synced() uint64 {
 	back := binary.LittleEndian.Uint32(b[32:])
 	if back == math.MaxUint32 {
@@ -186,7 +186,7 @@ func CheckHeader(b []byte, l Limits) (Batch, error) {
 		return nil, fmt.Errorf("%w: body of %d bytes, at most %d", ErrTooLarge, h.BodySize(), l.Body)
 	case count > l.Messages:
 		return nil, fmt.Errorf("%w: %d messages, at most %d", ErrTooLarge, count, l.Messages)
-	case h.Attributes()&^known != 0:
+	case h.Attributes()&^known != 0, h.Codec() > Zstd:
 		return nil, fmt.Errorf("%w: attributes %#x", ErrVersion, uint16(h.Attributes()))
 	case h.Control() != (count == 0), h.Control() && n != HeaderSize:
 		return nil, fmt.Errorf("%w: %d messages, control %v, %d bytes", ErrCorrupt, count, h.Control(), n)
@@ -200,7 +200,7 @@ func CheckHeader(b []byte, l Limits) (Batch, error) {
 
 // CheckBody compares the body with its CRC.
 func (b Batch) CheckBody() error {
-	if b.Control() || b.Attributes()&Part != 0 {
+	if b.Control() {
 		return nil
 	}
 	if got := Checksum(b.Body()); got != b.BodyCRC() {

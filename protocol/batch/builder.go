@@ -3,6 +3,7 @@ package batch
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // Builder encodes messages into one batch. It keeps its buffers from batch to
@@ -30,11 +31,7 @@ func (w *Builder) Add(m *Message) {
 	}
 	at := len(w.block)
 	w.block = appendRecord(w.block, m, w.base)
-	rec := w.block[at:]
-	w.rows = appendRow(w.rows, row{
-		record: len(rec), key: m.Key, deliverAt: m.DeliverAt,
-		crc: rowCRC(m.Key, m.DeliverAt, rec),
-	}, false)
+	w.rows = appendRow(w.rows, m, w.block[at:])
 	w.count++
 }
 
@@ -52,6 +49,7 @@ func (w *Builder) AppendTo(dst []byte, c Codec, id Identity) ([]byte, error) {
 		return dst, fmt.Errorf("encode batch: %w: no message", ErrCorrupt)
 	}
 	at := len(dst)
+	dst = slices.Grow(dst, w.Size())
 	dst = append(dst, make([]byte, HeaderSize)...)
 	dst = binary.AppendUvarint(dst, uint64(len(w.rows)))
 	dst = binary.AppendVarint(dst, w.base)
@@ -87,51 +85,3 @@ func (w *Builder) AppendTo(dst []byte, c Codec, id Identity) ([]byte, error) {
 
 // Reset drops what was added and keeps the buffers.
 func (w *Builder) Reset() { w.rows, w.block, w.count = w.rows[:0], w.block[:0], 0 }
-
-// AppendPart appends to dst the part of b that holds the messages with the given
-// indexes, ascending: their rows and records, not compressed. A batch is
-// decompressed once a call. The broker's header fields are kept.
-func AppendPart(dst []byte, b Batch, indexes []int, l Limits) ([]byte, error) {
-	t, err := openTable(b)
-	if err != nil {
-		return dst, err
-	}
-	size := b.BodySize() - (len(b.Body()) - len(t.block))
-	if size < 0 || size > l.WithDefaults().Body {
-		return dst, corrupt("uncompressed length")
-	}
-	block, err := decompress(b.Codec(), t.block, size)
-	if err != nil {
-		return dst, err
-	}
-	var rows, records []byte
-	for i, pos, want := 0, 0, 0; i < b.Count() && want < len(indexes); i++ {
-		r, err := t.read()
-		if err != nil {
-			return dst, err
-		}
-		if pos+r.record > len(block) {
-			return dst, corrupt("record longer than the block")
-		}
-		if r.index == indexes[want] {
-			rows = appendRow(rows, r, true)
-			records = append(records, block[pos:pos+r.record]...)
-			want++
-		}
-		pos += r.record
-	}
-	at := len(dst)
-	dst = append(dst, b[:HeaderSize]...)
-	dst = binary.AppendUvarint(dst, uint64(len(rows)))
-	dst = binary.AppendVarint(dst, t.base)
-	dst = append(dst, rows...)
-	dst = append(dst, records...)
-	p := Batch(dst[at:])
-	binary.LittleEndian.PutUint32(p[0:], uint32(len(p)))
-	binary.LittleEndian.PutUint32(p[56:], uint32(len(indexes)))
-	binary.LittleEndian.PutUint16(p[60:], uint16(Part))
-	binary.LittleEndian.PutUint32(p[64:], 0)
-	binary.LittleEndian.PutUint32(p[68:], uint32(len(p)-HeaderSize))
-	p.seal()
-	return dst, nil
-}

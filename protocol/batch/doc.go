@@ -30,18 +30,20 @@
 //	         u    record length << 2 | has deliver-at << 1 | has key
 //	         u    key length, and the key           when it has one
 //	         v    deliver-at, ms since 1970         when it has one
-//	         u32  CRC of key, deliver-at (8 bytes) and record
+//	         u32  CRC of key (with its length) and deliver-at as they
+//	              stand in the row, if any, and then of the record
 //	block  the records one after another, compressed as one or not:
 //	         v    publish time minus base publish time, ms
 //	         u    schema id, 0 for none
-//	         u    number of properties, then u length and bytes of name and value each
+//	         u    number of properties, at most 4,096, then u length and bytes of name and value each
 //	         rest payload
 //
 // Message i of a batch has offset base + i. A control batch ([Control]) has no
 // body and takes no offset. A part ([Part]) is what a broker sends of a batch
-// when a consumer gets only some of its messages: its rows begin with u the
-// index of the message in its batch, its block is never compressed, its body
-// CRC is unset: the row CRCs stand for it.
+// when a consumer gets only some of its messages: each of its rows begins with
+// u, the index of the message in its batch, and goes on as the producer wrote
+// it; its block is never compressed; count, lengths and body CRC are the part's
+// own. The row CRCs, which are the producer's, vouch for its messages.
 //
 // Nothing here allocates what a length field claims before the claim was
 // checked against the bytes at hand and the [Limits].
