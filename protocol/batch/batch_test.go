@@ -111,18 +111,18 @@ func TestGoldenCompressedBatchesAreRead(t *testing.T) {
 }
 
 // decode returns all messages of a batch that must be good.
-func decode(t testing.TB, b Batch) []Message {
+func decode(t failer, b Batch) []Message {
 	t.Helper()
 	d := NewDecoder(Limits{})
 	if err := d.Reset(b); err != nil {
-		t.Fatal(err)
+		t.Fatalf("open batch: %v", err)
 	}
 	var out []Message
 	for {
 		var m Message
 		ok, err := d.Next(&m)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("message %d: %v", len(out), err)
 		}
 		if !ok {
 			return out
@@ -230,7 +230,15 @@ func comparePart(t *rapid.T, h Batch, messages []Message) {
 			indexes, want = append(indexes, i), append(want, messages[i])
 		}
 	}
-	p, err := AppendPart([]byte("before"), h, indexes, Limits{})
+	var parts Parts
+	for i := range messages { // each alone first: the block kept must not be spoilt
+		p, err := parts.Append(nil, h, i, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compare(t, decode(t, p), messages[i:i+1])
+	}
+	p, err := parts.AppendChosen([]byte("before"), h, indexes)
 	if len(indexes) == 0 {
 		if err == nil || string(p) != "before" {
 			t.Fatalf("an empty part: %q, %v", p, err)
@@ -244,22 +252,7 @@ func comparePart(t *rapid.T, h Batch, messages []Message) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := NewDecoder(Limits{})
-	if err := d.Reset(part); err != nil {
-		t.Fatal(err)
-	}
-	var got []Message
-	for {
-		var m Message
-		ok, err := d.Next(&m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			break
-		}
-		got = append(got, m)
-	}
+	got := decode(t, part)
 	compare(t, got, want)
 	if part.CheckTable(Limits{}) == nil {
 		t.Fatal("a part passed as a producer's batch")
@@ -371,5 +364,33 @@ func TestPartIsCheckedAgainstTheProducersCRC(t *testing.T) {
 	}
 	if ok, err := d.Next(&m); ok || err != nil {
 		t.Errorf("after an error the decoder goes on: %v, %v", ok, err)
+	}
+}
+
+// Several parts of one batch cost one decompression, and never show another batch's messages.
+func TestPartsKeepsTheBlockOfOneBatch(t *testing.T) {
+	one, other := stamped(fixed(t, Zstd)), stamped(fixed(t, Zstd))
+	other.Stamp(Stamp{Base: 5})
+	var parts Parts
+	dst := make([]byte, 0, 4096)
+	for range 2 {
+		for i, want := range fixedMessages() {
+			for _, b := range []Batch{one, other, fixed(t, None), fixed(t, S2)} {
+				part, err := parts.Append(dst, b, i, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want.Offset = b.Base() + uint64(i)
+				compare(t, decode(t, part), []Message{want})
+			}
+		}
+	}
+	n := testing.AllocsPerRun(100, func() {
+		if _, err := parts.Append(dst, one, 1, 3); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n != 0 {
+		t.Errorf("%v allocations a part of a batch that is open", n)
 	}
 }

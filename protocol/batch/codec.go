@@ -2,6 +2,7 @@ package batch
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/s2"
@@ -76,8 +77,9 @@ func compress(c Codec, dst, block []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %s", ErrVersion, c)
 }
 
-// decompress returns the block of exactly size bytes, which the caller has bounded.
-func decompress(c Codec, block []byte, size int) ([]byte, error) {
+// decompress returns the block of exactly size bytes, which the caller has
+// bounded: the block itself when it is not compressed, else in the memory of buf or new memory.
+func decompress(c Codec, buf, block []byte, size int) ([]byte, error) {
 	switch c {
 	case None:
 		if len(block) != size {
@@ -89,7 +91,7 @@ func decompress(c Codec, block []byte, size int) ([]byte, error) {
 		if err != nil || n != size {
 			return nil, corrupt("s2 block length")
 		}
-		out, err := s2.Decode(make([]byte, size), block)
+		out, err := s2.Decode(slices.Grow(buf[:0], size)[:size], block)
 		if err != nil {
 			return nil, fmt.Errorf("%w: s2: %w", ErrCorrupt, err)
 		}
@@ -100,7 +102,7 @@ func decompress(c Codec, block []byte, size int) ([]byte, error) {
 			return nil, err
 		}
 		// A frame's own claim is not believed: the capacity is the limit.
-		out, err := dec.DecodeAll(block, make([]byte, 0, size))
+		out, err := dec.DecodeAll(block, slices.Grow(buf[:0], size)[:0:size])
 		if err != nil {
 			return nil, fmt.Errorf("%w: zstd: %w", ErrCorrupt, err)
 		}

@@ -61,7 +61,15 @@ func (d *Decoder) Reset(b Batch) error {
 	if b.Control() {
 		return nil
 	}
-	t, block, err := open(b, d.limits)
+	t, err := openTable(b)
+	if err != nil {
+		return fmt.Errorf("open batch: %w", err)
+	}
+	size, err := blockSize(b, &t, d.limits)
+	if err != nil {
+		return fmt.Errorf("open batch: %w", err)
+	}
+	block, err := decompress(b.Codec(), nil, t.block, size)
 	if err != nil {
 		return fmt.Errorf("open batch: %w", err)
 	}
@@ -69,19 +77,14 @@ func (d *Decoder) Reset(b Batch) error {
 	return nil
 }
 
-// open splits the body of b and decompresses its block, which is bounded by
+// blockSize is the length of b's block when it is not compressed, bounded by
 // Limits.Body whatever the header and the compressed bytes claim.
-func open(b Batch, l Limits) (table, []byte, error) {
-	t, err := openTable(b)
-	if err != nil {
-		return table{}, nil, err
-	}
+func blockSize(b Batch, t *table, l Limits) (int, error) {
 	size := b.BodySize() - (len(b.Body()) - len(t.block))
 	if size < 0 || size > l.Body {
-		return table{}, nil, corrupt("uncompressed length")
+		return 0, corrupt("uncompressed length")
 	}
-	block, err := decompress(b.Codec(), t.block, size)
-	return t, block, err
+	return size, nil
 }
 
 // Next fills m with the next message and reports whether there was one. An
