@@ -24,7 +24,7 @@ FIGURES_SLACK ?= 1
 # `make test PKGS=./storage/...` looks at a part.
 PKGS ?= ./...
 
-.PHONY: all build check fmt vet staticcheck rules test testsum planted figures fuzz bench chaos reproducible clean
+.PHONY: all build check fmt vet staticcheck rules test test-modules testsum planted figures fuzz bench chaos reproducible clean
 
 all: build
 
@@ -56,10 +56,19 @@ rules:
 
 test:
 	$(GO) test -race -shuffle=on -timeout 10m $(PKGS)
+	@$(if $(filter ./...,$(PKGS)),$(MAKE) -s test-modules)
+
+# The programs with a go.mod of their own.
+test-modules:
+	@for m in $$(scripts/modules); do echo "test $$m"; (cd $$m && $(GO) test -shuffle=on ./...); done
 
 # The same with a summary that .ci/run can count: TESTJSON is where test2json's lines go.
 testsum:
 	$(GO) run $(GOTESTSUM) --format testname --jsonfile $(TESTJSON) -- -race -shuffle=on -timeout 10m $(PKGS)
+	@status=0; for m in $$(scripts/modules); do \
+		(cd $$m && $(GO) run $(GOTESTSUM) --format testname --jsonfile $(TESTJSON).module -- -shuffle=on ./...) || status=1; \
+		cat $(TESTJSON).module >>$(TESTJSON); \
+	done; exit $$status
 
 # What an issue asks with a count, in full: `make full-restart` runs the tests whose names begin with TestRestart.
 full-%:
