@@ -238,6 +238,13 @@ func comparePart(t *rapid.T, h Batch, messages []Message) {
 		}
 		compare(t, decode(t, p), messages[i:i+1])
 	}
+	first := rapid.IntRange(0, len(messages)-1).Draw(t, "first")
+	count := rapid.IntRange(1, len(messages)-first).Draw(t, "count")
+	stretch, err := parts.Append(nil, h, first, count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, decode(t, stretch), messages[first:first+count])
 	p, err := parts.AppendChosen([]byte("before"), h, indexes)
 	if len(indexes) == 0 {
 		if err == nil || string(p) != "before" {

@@ -115,3 +115,24 @@ func BenchmarkCheck(b *testing.B) {
 	}
 	perMessage(b)
 }
+
+// One message at a time of a whole batch: what a shared subscription with many consumers costs.
+func BenchmarkParts(b *testing.B) {
+	for _, c := range []Codec{None, S2, Zstd} {
+		b.Run(c.String(), func(b *testing.B) {
+			batch := benchBatch(b, nil, c)
+			var p Parts
+			dst := make([]byte, 0, 4096)
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Forget()
+				for i := range benchMessages {
+					if _, err := p.Append(dst, batch, i, 1); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			perMessage(b)
+		})
+	}
+}
