@@ -36,6 +36,12 @@ func DecodeBody(b []byte, v any) error {
 	if err := msgpackwalk.Check(b); err != nil {
 		return Errorf(CodeBadRequest, "malformed body: %s", err.Error())
 	}
+	// The library makes a list of structures as long as the list says, and a
+	// structure takes up to hundreds of bytes: no honest element is this short.
+	c := codec{b: b}
+	if n := c.skip(); n > uint64(64+len(b)/8) {
+		return Errorf(CodeBadRequest, "malformed body: %d list elements in %d bytes", n, len(b))
+	}
 	if err := msgpack.Unmarshal(b, v); err != nil {
 		return Errorf(CodeBadRequest, "malformed body: %s", err.Error())
 	}

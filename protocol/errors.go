@@ -125,7 +125,7 @@ var meanings = [...]Meaning{
 	CodeMoving:            {"MOVING", "the partition is moving", true, true, Wait},
 	CodeUnknownEpoch:      {"UNKNOWN_EPOCH", "the epoch is not the current one", true, true, LookUp},
 	CodeNoLeader:          {"NO_LEADER", "the cluster has no leader", true, true, Wait},
-	CodeUnknownOutcome:    {"UNKNOWN", "stored or not is not known", true, false, AskAgain},
+	CodeUnknownOutcome:    {"UNKNOWN_OUTCOME", "stored or not is not known", true, false, AskAgain},
 	CodeStorageFull:       {"STORAGE_FULL", "no space left on the broker's disk", true, true, Wait},
 	CodeStorageFailed:     {"STORAGE_FAILED", "the broker's disk failed", true, false, AskAgain},
 	CodeCorruptBatch:      {"CORRUPT_BATCH", "the batch arrived damaged", false, true, GiveUp},

@@ -216,9 +216,10 @@ func (c *codec) bytes() []byte {
 	return c.take(n)
 }
 
-// skip passes over one value. Nested values are counted, not recursed into;
-// each takes a byte at least, so a lying count ends with the buffer.
-func (c *codec) skip() {
+// skip passes over one value and returns how many elements its arrays hold, at
+// whatever depth. Nested values are counted, not recursed into; each takes a
+// byte at least, so a lying count ends with the buffer.
+func (c *codec) skip() (elements uint64) {
 	for left := uint64(1); left > 0 && !c.bad; left-- {
 		switch t := c.byte(); {
 		case t <= 0x7f, t >= 0xe0, t == 0xc0, t == 0xc2, t == 0xc3:
@@ -226,6 +227,7 @@ func (c *codec) skip() {
 			left += 2 * uint64(t&0x0f)
 		case t <= 0x9f:
 			left += uint64(t & 0x0f)
+			elements += uint64(t & 0x0f)
 		case t <= 0xbf:
 			c.take(uint64(t & 0x1f))
 		case t >= 0xc4 && t <= 0xc6: // bin
@@ -243,13 +245,16 @@ func (c *codec) skip() {
 		case t >= 0xd9 && t <= 0xdb: // str
 			c.take(c.bigEndian(1 << (t - 0xd9)))
 		case t == 0xdc, t == 0xdd: // array
-			left += c.bigEndian(2 << (t - 0xdc))
+			n := c.bigEndian(2 << (t - 0xdc))
+			left += n
+			elements += n
 		case t == 0xde, t == 0xdf: // map
 			left += 2 * c.bigEndian(2<<(t-0xde))
 		default:
 			c.bad = true
 		}
 	}
+	return elements
 }
 
 // appendUint appends v in its shortest encoding.

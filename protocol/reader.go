@@ -22,8 +22,8 @@ type Reader struct {
 	r, w  int // buf[r:w] is read and not handed out
 	size  int // of buf once SetLimit was called
 	limit int
-	open  bool   // SetLimit was called
-	big   []byte // the pooled buffer of the frame handed out last
+	open  bool    // SetLimit was called
+	big   *[]byte // the pooled buffer of the frame handed out last
 }
 
 // NewReader reads frames from src through a buffer of size bytes, of which it
@@ -61,7 +61,7 @@ func (r *Reader) Next() (Frame, error) {
 		if err := r.readBig(int(n)); err != nil {
 			return Frame{}, err
 		}
-		return parseFrame(r.big)
+		return parseFrame(*r.big)
 	}
 	if err := r.fill(int(n)); err != nil {
 		return Frame{}, err
@@ -117,10 +117,10 @@ func (r *Reader) fill(n int) error {
 // readBig reads the frame of n bytes, more than the buffer holds, into r.big.
 func (r *Reader) readBig(n int) error {
 	r.big = getBuffer(min(n, firstBuffer))
-	at := copy(r.big, r.buf[r.r:r.w])
+	at := copy(*r.big, r.buf[r.r:r.w])
 	r.r, r.w = 0, 0
 	for {
-		got, err := io.ReadFull(r.src, r.big[at:])
+		got, err := io.ReadFull(r.src, (*r.big)[at:])
 		if at += got; at == n {
 			return nil
 		}
@@ -130,8 +130,8 @@ func (r *Reader) readBig(n int) error {
 			}
 			return err
 		}
-		grown := getBuffer(min(n, 4*len(r.big)))
-		copy(grown, r.big)
+		grown := getBuffer(min(n, 4*len(*r.big)))
+		copy(*grown, *r.big)
 		putBuffer(r.big)
 		r.big = grown
 	}
@@ -149,20 +149,23 @@ const (
 var buffers [largestBit - smallestBit + 1]sync.Pool
 
 // getBuffer returns a buffer of n bytes from its class. Its content is old.
-func getBuffer(n int) []byte {
+func getBuffer(n int) *[]byte {
 	class := max(bits.Len(uint(n-1)), smallestBit)
 	if class > largestBit {
-		return make([]byte, n)
+		b := make([]byte, n)
+		return &b
 	}
 	if b, ok := buffers[class-smallestBit].Get().(*[]byte); ok {
-		return (*b)[:n]
+		*b = (*b)[:n]
+		return b
 	}
-	return make([]byte, n, 1<<class)
+	b := make([]byte, n, 1<<class)
+	return &b
 }
 
 // putBuffer takes back what getBuffer returned.
-func putBuffer(b []byte) {
-	if n := cap(b); n >= 1<<smallestBit && n <= 1<<largestBit && n&(n-1) == 0 {
-		buffers[bits.Len(uint(n))-1-smallestBit].Put(&b)
+func putBuffer(b *[]byte) {
+	if n := cap(*b); n >= 1<<smallestBit && n <= 1<<largestBit && n&(n-1) == 0 {
+		buffers[bits.Len(uint(n))-1-smallestBit].Put(b)
 	}
 }

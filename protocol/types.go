@@ -53,6 +53,26 @@ const (
 	TypeGoAway Type = 34 // header [Error]; broker to client: about to close, reconnect
 )
 
+// String is the name that docs and errors use.
+func (t Type) String() string {
+	if int(t) < len(typeNames) && typeNames[t] != "" {
+		return typeNames[t]
+	}
+	return fmt.Sprintf("TYPE_%d", uint8(t))
+}
+
+// typeNames is indexed by type.
+var typeNames = [...]string{
+	TypeError: "ERROR", TypeHello: "HELLO", TypeHelloOK: "HELLO_OK", TypePing: "PING", TypePong: "PONG",
+	TypeLookup: "LOOKUP", TypeLookupOK: "LOOKUP_OK", TypeAdmin: "ADMIN", TypeAdminOK: "ADMIN_OK",
+	TypeOpenProducer: "OPEN_PRODUCER", TypeOpenProducerOK: "OPEN_PRODUCER_OK", TypeProduce: "PRODUCE",
+	TypeProduceOK: "PRODUCE_OK", TypeCloseProducer: "CLOSE_PRODUCER", TypeClosed: "CLOSED",
+	TypeSubscribe: "SUBSCRIBE", TypeSubscribeOK: "SUBSCRIBE_OK", TypeCredit: "CREDIT", TypeDeliver: "DELIVER",
+	TypeGap: "GAP", TypeReceived: "RECEIVED", TypeAck: "ACK", TypeAckOK: "ACK_OK", TypeNack: "NACK",
+	TypeCloseConsumer: "CLOSE_CONSUMER", TypeSeek: "SEEK", TypeSeekOK: "SEEK_OK", TypeUnsubscribed: "UNSUBSCRIBED",
+	TypeFetch: "FETCH", TypeFetchOK: "FETCH_OK", TypeGoAway: "GO_AWAY",
+}
+
 // Position says where reading begins.
 type Position struct {
 	Kind   PositionKind `msgpack:"k"`
