@@ -2,7 +2,8 @@ package segment
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
+	"io"
 	"testing"
 
 	"github.com/danubemq/danube/protocol/batch"
@@ -78,15 +79,58 @@ func small(t testing.TB) *build {
 	return w
 }
 
-func TestSmoke(t *testing.T) {
-	w := small(t)
-	rep, err := Verify(bytes.NewReader(w.seal()), int64(len(w.seal())))
-	if err != nil || len(rep.Problems) > 0 {
-		t.Fatal(err, fmt.Sprint(rep.Problems))
-	}
-	f, err := ReadFooter(bytes.NewReader(w.seal()), int64(len(w.seal())))
+// placed is a stretch of a built segment: where a batch stands, and its offsets.
+type placed struct {
+	at, end  int64
+	from, to uint64
+	bytes    batch.Batch
+}
+
+// places are the batches of a segment that is known to be whole.
+func places(t testing.TB, data []byte) (header int, list []placed) {
+	t.Helper()
+	h, n, err := ReadHeader(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(f.Facts, f.Index, f.Epochs)
+	for _, st := range scanAll(t, data, h.Origin(n)) {
+		switch st.Kind {
+		case Whole:
+			list = append(list, placed{st.At, st.At + st.Len, st.From, st.To, st.Batch})
+		case Sealed:
+		default:
+			t.Fatalf("a whole segment has %+v", st)
+		}
+	}
+	return n, list
 }
+
+// scanAll returns all stretches with their batches copied. It fails unless they
+// cover the file without a hole.
+func scanAll(t testing.TB, data []byte, from Origin) []Stretch {
+	t.Helper()
+	var list []Stretch
+	at := from.At
+	for s := NewScanner(bytes.NewReader(data), int64(len(data)), from); ; {
+		st, err := s.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.At != at || st.Len < 0 || st.From > st.To || (st.Kind == Whole) != (st.Batch != nil) {
+			t.Fatalf("stretch %+v at %d", st, at)
+		}
+		at += st.Len
+		st.Batch = bytes.Clone(st.Batch)
+		list = append(list, st)
+	}
+	if at < int64(len(data)) {
+		t.Fatalf("the stretches end at %d of %d", at, len(data))
+	}
+	return list
+}
+
+// byName is where a reader that knows only the name of the file begins.
+func (h Header) byName() Origin { return Origin{Base: h.Base, FirstEpoch: h.Epoch, Epoch: h.Epoch} }

@@ -68,15 +68,15 @@ func ParseHeader(b []byte) (Header, int, error) {
 	if string(b[:len(headerMagic)]) != headerMagic {
 		return Header{}, 0, corrupt("no segment magic")
 	}
-	got, size := int(binary.LittleEndian.Uint16(b[8:])), int(binary.LittleEndian.Uint16(b[10:]))
+	found, size := int(binary.LittleEndian.Uint16(b[8:])), int(binary.LittleEndian.Uint16(b[10:]))
 	if size < head+4 || size > len(b) {
 		return Header{}, 0, corrupt("header of %d bytes in %d", size, len(b))
 	}
 	if got, want := batch.Checksum(b[:size-4]), binary.LittleEndian.Uint32(b[size-4:]); got != want {
 		return Header{}, 0, corrupt("header CRC %08x, computed %08x", want, got)
 	}
-	if got != version {
-		return Header{}, 0, &VersionError{What: "header", Found: got, Known: version}
+	if found != version {
+		return Header{}, 0, &VersionError{What: "header", Found: found, Known: version}
 	}
 	if name := int(binary.LittleEndian.Uint16(b[14:])); size != headerFixed+name+4 {
 		return Header{}, 0, corrupt("header of %d bytes with a name of %d", size, name)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 
 	"github.com/danubemq/danube/protocol/batch"
@@ -104,11 +105,11 @@ func turnBack(b []byte) batch.Batch {
 	if len(b) < batch.HeaderSize {
 		return nil
 	}
-	none := batch.Limits{Message: math.MaxInt, Batch: math.MaxInt, Body: math.MaxInt, Messages: math.MaxInt}
 	h := [batch.HeaderSize]byte(b)
 	for i := range 8 * len(h) {
 		h[i/8] ^= 1 << (i % 8)
-		if _, err := batch.CheckHeader(h[:], none); err == nil || errors.Is(err, batch.ErrShort) {
+		crc := crc32.Update(crc32.Checksum(h[:4], castagnoli), castagnoli, h[8:])
+		if crc == binary.LittleEndian.Uint32(h[4:]) {
 			return h[:]
 		}
 		h[i/8] ^= 1 << (i % 8)
