@@ -151,7 +151,10 @@ func (s *State) moveCursor(d *CursorDelta) error {
 	if n := len(d.Acked); d.Prefix > p.Ceiling || n > 0 && d.Acked[n-1].End > p.Ceiling {
 		return refuse(ErrInvalid, "acknowledged above the ceiling %d", p.Ceiling)
 	}
-	cursor := sub.Cursors[d.Partition].move(d)
+	old := &sub.Cursors[d.Partition]
+	cursor := old.move(&CursorDelta{
+		Acked: old.cumulative(d.Prefix, p.Ranges).Union(d.Acked), Counts: d.Counts, Due: d.Due,
+	})
 	if max(len(cursor.Acked), len(cursor.Counts), len(cursor.Due)) > MaxCursorRanges {
 		return refuse(ErrInvalid, "subscription %s holds more than %d ranges above its prefix", sub.Name, MaxCursorRanges)
 	}
@@ -159,10 +162,29 @@ func (s *State) moveCursor(d *CursorDelta) error {
 	return nil
 }
 
+// cumulative returns what a new prefix acknowledges: everything below it that is not acknowledged yet, but for orphaned
+// ranges, which nobody can have been given. They stay holes that a repair fills (R18).
+func (c *Cursor) cumulative(prefix uint64, ranges []Range) Offsets {
+	if prefix <= c.Prefix {
+		return nil
+	}
+	var out Offsets
+	from := c.Prefix
+	for i := range ranges {
+		r := &ranges[i]
+		if r.Status != RangeOrphaned || r.End <= from || r.Start >= prefix {
+			continue
+		}
+		out = out.extend(OffsetRange{from, max(from, r.Start)})
+		from = min(r.End, prefix)
+	}
+	return out.extend(OffsetRange{from, prefix})
+}
+
 // move returns the cursor with what d adds. A delivery count only grows; the latest due time wins.
 func (c *Cursor) move(d *CursorDelta) Cursor {
 	var n Cursor
-	n.Prefix, n.Acked = c.Acked.Union(d.Acked).fold(max(c.Prefix, d.Prefix))
+	n.Prefix, n.Acked = c.Acked.Union(d.Acked).fold(c.Prefix)
 	n.Counts = c.Counts.merge(d.Counts, &n, func(old, new uint64) uint64 { return max(old, new) })
 	n.Due = c.Due.merge(d.Due, &n, func(_, new uint64) uint64 { return new })
 	return n

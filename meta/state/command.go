@@ -217,7 +217,7 @@ type CursorDelta struct {
 	Partition    uint32        `msgpack:"n,omitempty"`
 	Epoch        uint64        `msgpack:"e"` // of the partition
 	Generation   uint64        `msgpack:"g,omitempty"`
-	Prefix       uint64        `msgpack:"p,omitempty"` // zero: as it was
+	Prefix       uint64        `msgpack:"p,omitempty"` // all below it but orphaned ranges; zero: as it was
 	Acked        Offsets       `msgpack:"a,omitempty"`
 	Counts       OffsetNumbers `msgpack:"c,omitempty"` // new delivery counts
 	Due          OffsetNumbers `msgpack:"d,omitempty"` // new due times; zero removes one

@@ -149,9 +149,12 @@ func decodeOffsets(b []byte) (Offsets, error) {
 		}
 		if head&1 == 0 {
 			for range n {
-				start := end + d.next()
-				end = start + d.next()
-				out = out.extend(OffsetRange{start, end})
+				r := OffsetRange{Start: end + d.next()}
+				r.End = r.Start + d.next()
+				if d.err == nil && (r.Start < end || r.End <= r.Start) {
+					return nil, fmt.Errorf("%w: range in an offset set", ErrDamaged)
+				}
+				out, end = out.extend(r), r.End
 			}
 		} else {
 			first := end + d.next()
