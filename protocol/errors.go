@@ -64,6 +64,15 @@ const (
 	AskAgain               // outcome unknown: send the same again under the same sequence
 )
 
+// String is the name that docs use.
+func (a Action) String() string {
+	names := [...]string{"give up", "wait", "look up", "reopen", "ask again"}
+	if int(a) < len(names) {
+		return names[a]
+	}
+	return fmt.Sprintf("action(%d)", uint8(a))
+}
+
 // Meaning is one row of the error table.
 type Meaning struct {
 	Name      string
