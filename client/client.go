@@ -1,0 +1,321 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danubemq/danube/protocol"
+)
+
+// Client is a cluster as a program sees it. Safe for concurrent use.
+type Client struct {
+	cfg   Config
+	addrs []string
+	// life ends with Close. It bounds the mending that no caller waits for.
+	life context.Context
+	end  context.CancelFunc
+	wg   sync.WaitGroup // connections and dials
+
+	mu     sync.Mutex // guards what follows
+	links  map[string]*link
+	open   map[closer]struct{}
+	closed bool
+}
+
+// closer is what is open on a Client: it is closed with it.
+type closer interface{ abandon() }
+
+// link is the connection to one address, or the attempt to make one.
+type link struct {
+	ready  chan struct{} // closed when conn or err stands
+	conn   *conn
+	err    error
+	fails  int       // attempts in a row that failed, this one included
+	failed time.Time // when
+}
+
+// Dial connects to a cluster through the first of addrs (host:port) that
+// answers; each is tried once. The Client lives until Close, whatever becomes
+// of ctx or of that broker.
+func Dial(ctx context.Context, addrs []string, cfg Config) (*Client, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if len(addrs) == 0 {
+		return nil, errors.New("dial: no address")
+	}
+	c := &Client{cfg: cfg, addrs: addrs, links: map[string]*link{}, open: map[closer]struct{}{}}
+	c.life, c.end = context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	if _, err := c.any(ctx); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("dial %s: %w", strings.Join(addrs, ", "), err)
+	}
+	return c, nil
+}
+
+// Close ends everything that is open on the Client, without flushing: close
+// producers and consumers first. It returns when all goroutines have. It must not be called from a callback.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	open, links := c.open, c.links
+	c.open, c.links = map[closer]struct{}{}, map[string]*link{}
+	c.mu.Unlock()
+	c.end()
+	for o := range open {
+		o.abandon()
+	}
+	for _, l := range links {
+		<-l.ready
+		if l.conn != nil {
+			l.conn.fail(ErrClosed)
+		}
+	}
+	c.wg.Wait()
+}
+
+// Broker says which broker and cluster answered last: names and release.
+func (c *Client) Broker(ctx context.Context) (protocol.HelloOK, error) {
+	conn, err := c.any(ctx)
+	if err != nil {
+		return protocol.HelloOK{}, err
+	}
+	return conn.hello, nil
+}
+
+// adopt takes o into the care of the Client.
+func (c *Client) adopt(o closer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.open[o] = struct{}{}
+	return nil
+}
+
+func (c *Client) release(o closer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, o)
+}
+
+// conn returns the connection to address, and makes it if there is none. All
+// who ask meanwhile share one attempt, which waits after failures before it.
+func (c *Client) conn(ctx context.Context, address string) (*conn, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, ErrClosed
+	}
+	l := c.links[address]
+	if l == nil || l.over() {
+		l = c.redial(address, l)
+		c.links[address] = l
+	}
+	c.mu.Unlock()
+	select {
+	case <-l.ready:
+		return l.conn, l.err
+	case <-ctx.Done():
+		return nil, stopped(ctx, "connect to "+address, nil)
+	}
+}
+
+// over reports whether the link has failed or its connection takes no requests any more.
+func (l *link) over() bool {
+	select {
+	case <-l.ready:
+		return l.conn == nil || !l.conn.usable()
+	default:
+		return false
+	}
+}
+
+// redial begins an attempt to connect; last is the link before, or nil. The caller holds c.mu.
+func (c *Client) redial(address string, last *link) *link {
+	l := &link{ready: make(chan struct{})}
+	var wait time.Duration
+	if last != nil && last.err != nil {
+		l.fails = last.fails
+		wait = backoff(last.fails) - time.Since(last.failed)
+	}
+	c.wg.Go(func() { // returns when the connection stands, cannot be made, or the Client is closed
+		defer close(l.ready)
+		if l.err = pause(c.life, wait); l.err == nil {
+			l.conn, l.err = connect(c.life, &c.cfg, address, &c.wg)
+		}
+		if l.err != nil {
+			l.fails, l.failed = l.fails+1, time.Now()
+			if c.life.Err() != nil {
+				l.err = ErrClosed
+			}
+		}
+	})
+	return l
+}
+
+// backoff is how long to wait after so many failures in a row.
+func backoff(fails int) time.Duration {
+	if fails <= 0 {
+		return 0
+	}
+	return min(firstBackoff<<min(fails-1, 10), lastBackoff)
+}
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// any returns a connection to some broker: one that stands, or else the first
+// of the Client's addresses that answers.
+func (c *Client) any(ctx context.Context) (*conn, error) {
+	c.mu.Lock()
+	for _, l := range c.links {
+		if !l.pending() && !l.over() {
+			c.mu.Unlock()
+			return l.conn, nil
+		}
+	}
+	c.mu.Unlock()
+	var errs []error
+	for _, a := range c.addrs {
+		conn, err := c.conn(ctx, a)
+		if err == nil {
+			return conn, nil
+		}
+		if errs = append(errs, err); ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (l *link) pending() bool {
+	select {
+	case <-l.ready:
+		return false
+	default:
+		return true
+	}
+}
+
+// persist does an operation until it succeeds, is refused for good, or ctx
+// ends. Time without a deadline of ctx is bounded by the configured timeout.
+func (c *Client) persist(ctx context.Context, op string, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	return c.insist(ctx, op, do)
+}
+
+// insist is persist without a bound of its own.
+func (c *Client) insist(ctx context.Context, op string, do func(context.Context) error) error {
+	var last error
+	for fails := 0; ; fails++ {
+		if err := pause(ctx, backoff(fails)); err != nil {
+			return stopped(ctx, op, last)
+		}
+		err := do(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case c.life.Err() != nil:
+			return fmt.Errorf("%s: %w", op, ErrClosed)
+		case ctx.Err() != nil:
+			if last == nil || !errors.Is(err, ctx.Err()) {
+				last = err
+			}
+			return stopped(ctx, op, last)
+		case !verdict(err).Retriable:
+			return err
+		}
+		last = err
+	}
+}
+
+// lookup asks for the owners of a topic's partitions.
+func (c *Client) lookup(ctx context.Context, topic string, create *protocol.TopicConfig) (*protocol.LookupOK, error) {
+	conn, err := c.any(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ok := new(protocol.LookupOK)
+	err = conn.call(ctx, protocol.TypeLookup, &protocol.Lookup{Topic: topic, Create: create}, nil, &call{
+		op: "look up " + topic, want: protocol.TypeLookupOK,
+		decode: func(f protocol.Frame) error { return ok.Decode(f.Header) },
+	})
+	if err == nil && len(ok.Partitions) == 0 {
+		err = &lostError{conn.address, fmt.Errorf("look up %s: the answer names no partition", topic)}
+	}
+	return ok, err
+}
+
+// owner returns a connection to the broker that owns a partition, and the epoch of that.
+func (c *Client) owner(ctx context.Context, topic string, partition int) (*conn, uint64, error) {
+	info, err := c.lookup(ctx, topic, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	if partition >= len(info.Partitions) {
+		return nil, 0, wireError("look up "+topic, protocol.Errorf(protocol.CodeNoSuchPartition,
+			"%s has %d partitions, there is no partition %d", topic, len(info.Partitions), partition))
+	}
+	o := info.Partitions[partition]
+	if o.Address == "" {
+		conn, err := c.any(ctx)
+		return conn, o.Epoch, err
+	}
+	conn, err := c.conn(ctx, o.Address)
+	return conn, o.Epoch, err
+}
+
+// partitions looks a topic up as a user named it and returns its full name,
+// what is known of it, and the partitions that are meant.
+func (c *Client) partitions(ctx context.Context, name string, create *protocol.TopicConfig) (string, *protocol.LookupOK, []int, error) {
+	topic, one, err := protocol.ParseTopic(name)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	var info *protocol.LookupOK
+	err = c.persist(ctx, "look up "+topic, func(ctx context.Context) error {
+		info, err = c.lookup(ctx, topic, create)
+		return err
+	})
+	if err != nil {
+		return "", nil, nil, err
+	}
+	if one >= len(info.Partitions) {
+		return "", nil, nil, wireError("look up "+topic, protocol.Errorf(protocol.CodeNoSuchPartition,
+			"%s has %d partitions, there is no partition %d", topic, len(info.Partitions), one))
+	}
+	if one >= 0 {
+		return topic, info, []int{one}, nil
+	}
+	all := make([]int, len(info.Partitions))
+	for i := range all {
+		all[i] = i
+	}
+	return topic, info, all, nil
+}
+
+// randomName is a name nobody else has.
+func randomName() string { return strings.ToLower(rand.Text()[:16]) }

@@ -1,0 +1,333 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/protocol/batch"
+)
+
+// conn is one connection to a broker: a goroutine that reads and dispatches
+// frames and one that writes. Both return when the connection fails or is
+// closed, and then everything that hung on it is told.
+type conn struct {
+	address string
+	nc      net.Conn
+	input   *meter
+	in      *protocol.Reader
+	hello   protocol.HelloOK
+	limits  batch.Limits
+	log     *slog.Logger
+	over    chan struct{} // closed once all that hung on the connection was told
+	pulse   *time.Timer
+
+	mu    sync.Mutex // guards what follows
+	wake  sync.Cond  // the writer: there is something to do
+	out   outbox
+	peers peers
+	err   error // why the connection is over
+	away  bool  // the broker said that it is about to close
+}
+
+// peers is what frames from the broker are for.
+type peers struct {
+	next    uint64
+	calls   map[uint64]*call
+	lanes   map[uint32]*lane
+	streams map[uint32]*stream
+}
+
+// meter counts the bytes that arrive, which is how a dead peer is told from a slow one.
+type meter struct {
+	nc net.Conn
+	n  atomic.Uint64
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.nc.Read(p)
+	m.n.Add(uint64(n))
+	return n, err
+}
+
+// call is a request whose answer somebody waits for.
+type call struct {
+	op     string
+	want   protocol.Type
+	decode func(protocol.Frame) error // on the reading goroutine; nil: nothing to decode
+	done   chan error                 // of capacity one; nil: nobody waits
+	then   func(error)                // called with the outcome, on the reading goroutine; may be nil
+}
+
+// finish tells the outcome.
+func (k *call) finish(err error) {
+	if k.then != nil {
+		k.then(err)
+	}
+	if k.done != nil {
+		k.done <- err
+	}
+}
+
+// connect dials address, exchanges HELLO and starts the connection.
+func connect(ctx context.Context, cfg *Config, address string, wg *sync.WaitGroup) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(dialTimeout, cfg.Timeout))
+	defer cancel()
+	nc, err := cfg.Dialer(ctx, "tcp", address)
+	if err != nil {
+		return nil, &lostError{address, err}
+	}
+	c := &conn{
+		address: address, nc: nc, input: &meter{nc: nc}, log: cfg.Logger.With("address", address), over: make(chan struct{}),
+		peers: peers{calls: map[uint64]*call{}, lanes: map[uint32]*lane{}, streams: map[uint32]*stream{}},
+	}
+	c.wake.L = &c.mu
+	c.in = protocol.NewReader(c.input, readBuffer)
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() }) // the error is that of the greeting
+	err = c.greet(cfg)
+	if !stop() && err == nil {
+		err = &lostError{address, context.Cause(ctx)}
+	}
+	if err != nil {
+		_ = nc.Close() // nothing was sent that could be lost
+		return nil, err
+	}
+	c.start(wg)
+	return c, nil
+}
+
+// greet exchanges HELLO.
+func (c *conn) greet(cfg *Config) error {
+	h := protocol.Hello{Cookie: protocol.Magic, MinVersion: protocol.Version, MaxVersion: protocol.Version, Client: cfg.Name}
+	if cfg.Token != "" {
+		h.Auth, h.Secret = "token", []byte(cfg.Token)
+	}
+	if _, err := c.nc.Write(protocol.AppendFrame(nil, protocol.TypeHello, 1, &h, nil)); err != nil {
+		return &lostError{c.address, err}
+	}
+	f, err := c.in.Next()
+	if err != nil {
+		return &lostError{c.address, fmt.Errorf("no answer to HELLO: %w", err)}
+	}
+	switch f.Type {
+	case protocol.TypeHelloOK:
+	case protocol.TypeError:
+		var e protocol.Error
+		if err := e.Decode(f.Header); err != nil {
+			return &lostError{c.address, err}
+		}
+		return wireError("connect to "+c.address, &e)
+	default:
+		return &lostError{c.address, errors.New("this is no Danube broker: HELLO was not answered")}
+	}
+	if err := c.hello.Decode(f.Header); err != nil {
+		return &lostError{c.address, err}
+	}
+	if c.hello.Version != protocol.Version {
+		return wireError("connect to "+c.address, protocol.Errorf(protocol.CodeUnsupported,
+			"the broker speaks protocol version %d, this client %d", c.hello.Version, protocol.Version))
+	}
+	c.adopt(cfg.Limits)
+	return nil
+}
+
+// adopt takes over the limits the broker announced, where they make sense.
+func (c *conn) adopt(own batch.Limits) {
+	c.limits = own
+	if n := c.hello.MaxMessage; n > 0 {
+		c.limits.Message = n
+	}
+	if n := c.hello.MaxBatch; n > batch.HeaderSize {
+		c.limits.Batch, c.limits.Body = n, max(n, own.Body)
+	}
+	if c.hello.MaxFrame <= 0 {
+		c.hello.MaxFrame = c.limits.Batch + 64<<10
+	}
+	c.out.window = c.hello.Window
+	if c.out.window <= 0 {
+		c.out.window = 1
+	}
+	c.in.SetLimit(max(c.hello.MaxFrame, protocol.HelloLimit+1))
+}
+
+// start runs the two goroutines.
+func (c *conn) start(wg *sync.WaitGroup) {
+	var writer sync.WaitGroup
+	writer.Go(c.write) // returns when the connection is over
+	wg.Go(func() {     // returns when the connection is over and everything that hung on it was told
+		err := c.read()
+		c.fail(err)
+		writer.Wait()
+		c.farewell()
+	})
+	c.beat()
+}
+
+// beat sends heartbeats and finds a peer that sends none. It is a timer, not a goroutine.
+func (c *conn) beat() {
+	every := time.Duration(c.hello.HeartbeatMS) * time.Millisecond
+	if every <= 0 {
+		every = 3 * time.Second
+	}
+	dead := min(3*every, deadAfter)
+	tick := min(every, dead/9)
+	var read, written uint64
+	heard, spoke := time.Now(), time.Now()
+	var pulse func()
+	pulse = func() {
+		now := time.Now()
+		if n := c.input.n.Load(); n != read {
+			read, heard = n, now
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.err != nil {
+			return
+		}
+		if c.out.writes != written {
+			written, spoke = c.out.writes, now
+		}
+		if silent := now.Sub(heard); silent >= dead {
+			c.failLocked(fmt.Errorf("nothing heard for %v: the peer is dead", silent.Round(time.Millisecond)))
+			return
+		}
+		if now.Sub(spoke) >= every-tick && len(c.out.frames) == 0 {
+			c.out.frames = protocol.AppendFrame(c.out.frames, protocol.TypePing, 0, nil, nil)
+			c.wake.Signal()
+		}
+		c.pulse.Reset(tick)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pulse = time.AfterFunc(tick, pulse)
+	if c.err != nil {
+		c.pulse.Stop()
+	}
+}
+
+// fail ends the connection. The first error counts.
+func (c *conn) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failLocked(err)
+}
+
+func (c *conn) failLocked(err error) {
+	if c.err != nil {
+		return
+	}
+	c.err = &lostError{c.address, err}
+	if c.pulse != nil {
+		c.pulse.Stop()
+	}
+	_ = c.nc.Close() // what was not answered counts as lost anyhow
+	c.wake.Broadcast()
+}
+
+// farewell tells all that hung on the connection. Nothing reads or writes any more.
+func (c *conn) farewell() {
+	c.mu.Lock()
+	err, p := c.err, c.peers
+	c.peers = peers{}
+	c.mu.Unlock()
+	if !errors.Is(err, ErrClosed) {
+		c.log.Warn("connection lost", "err", err)
+	}
+	for _, k := range p.calls {
+		k.finish(err)
+	}
+	for _, l := range p.lanes {
+		l.lost(c, err)
+	}
+	for _, s := range p.streams {
+		s.lost(c, err)
+	}
+	close(c.over)
+}
+
+// usable reports whether new requests may go to the connection.
+func (c *conn) usable() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err == nil && !c.away
+}
+
+// read is the reading goroutine's work; its error ends the connection.
+func (c *conn) read() error {
+	var d dispatcher
+	for {
+		f, err := c.in.Next()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = errors.New("closed by the broker")
+			}
+			return err
+		}
+		if err := d.dispatch(c, f); err != nil {
+			return err
+		}
+	}
+}
+
+// call sends a request and waits for its answer, of type want. The answer is
+// decoded on the reading goroutine, where its bytes are valid, before call returns.
+func (c *conn) call(ctx context.Context, t protocol.Type, h protocol.Header, body []byte, k *call) error {
+	k.done = make(chan error, 1)
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return fmt.Errorf("%s: %w", k.op, c.err)
+	}
+	if n := len(body); n+4096 > c.hello.MaxFrame {
+		c.mu.Unlock()
+		return wireError(k.op, protocol.Errorf(protocol.CodeTooLarge, "a request of %d bytes, at most %d", n, c.hello.MaxFrame))
+	}
+	id := c.register(k)
+	c.out.frames = protocol.AppendFrame(c.out.frames, t, id, h, body)
+	c.wake.Signal()
+	c.mu.Unlock()
+	select {
+	case err := <-k.done:
+		return err
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	_, waiting := c.peers.calls[id]
+	if waiting {
+		c.peers.calls[id] = &call{op: k.op, want: k.want} // the late answer is ignored
+	}
+	c.mu.Unlock()
+	if !waiting {
+		return <-k.done // the answer is being decoded
+	}
+	return stopped(ctx, k.op, nil)
+}
+
+// register gives k a correlation id. The caller holds c.mu.
+func (c *conn) register(k *call) uint64 {
+	c.peers.next++
+	c.peers.calls[c.peers.next] = k
+	return c.peers.next
+}
+
+// post sends a frame without waiting; k, if not nil, is told of the answer.
+func (c *conn) post(t protocol.Type, h protocol.Header, k *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	id := uint64(0)
+	if k != nil {
+		id = c.register(k)
+	}
+	c.out.frames = protocol.AppendFrame(c.out.frames, t, id, h, nil)
+	c.wake.Signal()
+}

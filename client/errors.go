@@ -1,0 +1,126 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/danubemq/danube/protocol"
+)
+
+// Errors that callers branch on; compare with [errors.Is]. An error that a
+// broker answered carries a [*protocol.Error]: every code can be asked for with
+// errors.Is(err, &protocol.Error{Code: …}), and errors.As gives text and hint.
+var (
+	// ErrClosed: the Client, Producer, Consumer or Reader was closed.
+	ErrClosed = errors.New("closed")
+	// ErrNoSuchTopic: the topic does not exist.
+	ErrNoSuchTopic error = protocol.Errorf(protocol.CodeNoSuchTopic, "no such topic")
+	// ErrNotAllowed: the broker knows who asks and refuses.
+	ErrNotAllowed error = protocol.Errorf(protocol.CodeNotAllowed, "not allowed")
+	// ErrOverloaded: the broker has no room at the moment.
+	ErrOverloaded error = protocol.Errorf(protocol.CodeOverloaded, "broker overloaded")
+	// ErrTimeout: time ran out, here or at the broker. What went wrong last, if
+	// anything, is wrapped beside it.
+	ErrTimeout error = protocol.Errorf(protocol.CodeTimeout, "timed out")
+)
+
+// UnknownError says that it is not known whether messages are stored: they may
+// be read later or never.
+type UnknownError struct {
+	Count int   // messages
+	Err   error // why nothing is known
+}
+
+// Error is the text for a person.
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("whether %d messages are stored is not known: %v", e.Count, e.Err)
+}
+
+// Unwrap is the cause.
+func (e *UnknownError) Unwrap() error { return e.Err }
+
+// GapError says that the offsets [From, To) of a partition are not delivered, and why.
+type GapError struct {
+	Topic     string
+	Partition int
+	From, To  uint64
+	Status    string // trimmed, lost, orphaned, damaged, gap
+}
+
+// Error is the text for a person.
+func (e *GapError) Error() string {
+	return fmt.Sprintf("%s:%d has a gap at offsets %d to %d (%s)", e.Topic, e.Partition, e.From, e.To-1, e.Status)
+}
+
+// timeoutError ends an operation whose time ran out while it was being tried again.
+type timeoutError struct {
+	op          string
+	cause, last error
+}
+
+func (e *timeoutError) Error() string {
+	if e.last == nil {
+		return e.op + ": timed out"
+	}
+	return fmt.Sprintf("%s: timed out; the last attempt: %v", e.op, e.last)
+}
+
+func (e *timeoutError) Unwrap() []error {
+	if e.last == nil {
+		return []error{ErrTimeout, e.cause}
+	}
+	return []error{ErrTimeout, e.cause, e.last}
+}
+
+// stopped is the error of an operation whose context ended; last is what went
+// wrong before, or nil.
+func stopped(ctx context.Context, op string, last error) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return &timeoutError{op: op, cause: cause, last: last}
+	}
+	if last != nil && !errors.Is(last, cause) {
+		return fmt.Errorf("%s: %w; the last attempt: %w", op, cause, last)
+	}
+	return fmt.Errorf("%s: %w", op, cause)
+}
+
+// lostError ends what was under way on a connection that is over.
+type lostError struct {
+	address string
+	err     error
+}
+
+func (e *lostError) Error() string { return fmt.Sprintf("connection to %s: %v", e.address, e.err) }
+func (e *lostError) Unwrap() error { return e.err }
+
+// wireError turns what a broker answered into the error of op.
+func wireError(op string, e *protocol.Error) error {
+	return fmt.Errorf("%s: %w", op, e)
+}
+
+// verdict is what to do about err.
+func verdict(err error) protocol.Meaning {
+	if _, ok := errors.AsType[*lostError](err); ok {
+		return protocol.Meaning{Retriable: true, Action: protocol.LookUp}
+	}
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		return e.Code.Meaning()
+	}
+	return protocol.Meaning{Action: protocol.GiveUp}
+}
+
+// hasCode reports whether err carries one of the codes.
+func hasCode(err error, codes ...protocol.Code) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		return false
+	}
+	for _, c := range codes {
+		if e.Code == c {
+			return true
+		}
+	}
+	return false
+}

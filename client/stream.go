@@ -1,0 +1,347 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/protocol/batch"
+)
+
+// stream is a consumer's attachment to one partition. Consumer.mu guards it.
+type stream struct {
+	k          *Consumer
+	partition  int
+	conn       *conn // nil while the stream is being mended
+	handle     uint32
+	generation uint64
+	info       protocol.SubscribeOK
+	fails      int  // mendings in a row
+	attached   bool // at least once
+
+	inbox
+	book  ackBook
+	timer *time.Timer // sends what is owed
+	armed bool
+	asked time.Time // when a confirmation was last asked for
+}
+
+// inbox is what was delivered and not handed out.
+type inbox struct {
+	queue    []delivery
+	bytes    int
+	cur      delivery // being handed out
+	dec      *batch.Decoder
+	msg      batch.Message
+	decoding bool
+	listed   bool // in Consumer.ready
+	left     int  // messages of cur that are meant and not handed out
+	granted  int  // messages the broker may deliver
+	returned int  // messages dealt with since credit was last given
+	credit   protocol.Credit
+}
+
+// delivery is one Deliver frame.
+type delivery struct {
+	b          batch.Batch
+	first, end uint64
+	count      int
+	attempt    int
+	late       bool
+}
+
+const (
+	ackPause     = 5 * time.Millisecond   // acknowledgements wait for company so long
+	confirmPause = 500 * time.Millisecond // between confirmations
+	rangesMost   = 4096                   // ranges in a frame
+	liveBytes    = 64 << 20               // of a non-reliable topic that may wait for the application
+)
+
+func newStream(k *Consumer, partition int) *stream {
+	s := &stream{k: k, partition: partition}
+	s.dec = batch.NewDecoder(k.c.cfg.Limits)
+	s.timer = time.AfterFunc(time.Hour, s.tick)
+	s.timer.Stop()
+	return s
+}
+
+// op names what is done on the partition, for errors.
+func (s *stream) op(verb string) string {
+	return fmt.Sprintf("%s %s:%d (subscription %s)", verb, s.k.topic, s.partition, s.k.cfg.Subscription)
+}
+
+// deliver takes a delivery from the connection. It runs on its reading
+// goroutine; body is valid until it returns. An error ends the connection.
+func (s *stream) deliver(c *conn, d *protocol.Deliver, body []byte) error {
+	b, err := checkDelivery(d, body, c.limits)
+	k := s.k
+	k.mu.Lock()
+	if err != nil {
+		k.odd = wireError(s.op("receive from"), protocol.Errorf(protocol.CodeCorruptBatch, "%v", err))
+		notify(k.wake)
+		k.mu.Unlock()
+		return err
+	}
+	gap, err := s.accept(c, d, b)
+	if k.waiting > 0 && len(k.ready) > 0 {
+		notify(k.wake)
+	}
+	k.mu.Unlock()
+	if gap != nil {
+		k.report(gap)
+	}
+	return err
+}
+
+// accept puts a delivery into the inbox, or says which messages had no room. The
+// caller holds k.mu, as for all that follow.
+func (s *stream) accept(c *conn, d *protocol.Deliver, b batch.Batch) (*GapError, error) {
+	k := s.k
+	if s.conn != c || k.closing {
+		return nil, nil
+	}
+	if d.Generation > s.generation {
+		s.adopt(d.Generation)
+	}
+	n := int(d.Count)
+	if s.granted -= n; s.granted < -(1<<16) && k.reliable {
+		return nil, errors.New("malformed delivery: far more messages than were asked for")
+	}
+	if d.Generation < s.generation {
+		s.give(n)
+		return nil, nil
+	}
+	if !k.reliable && s.bytes > liveBytes {
+		s.give(n)
+		return &GapError{Topic: k.topic, Partition: s.partition, From: d.First, To: d.First + uint64(n), Status: "slow"}, nil
+	}
+	s.queue = append(s.queue, delivery{
+		b: bytes.Clone(b), first: d.First, end: d.First + uint64(d.Count), count: n, attempt: int(d.Attempt), late: d.Late,
+	})
+	s.bytes += len(b)
+	if !s.listed {
+		s.listed = true
+		k.ready = append(k.ready, s)
+	}
+	return nil, nil
+}
+
+// some reports whether there is something to hand out.
+func (s *stream) some() bool { return s.decoding || len(s.queue) > 0 }
+
+// next hands out the next message.
+func (s *stream) next(m *Message) bool {
+	for s.decoding || s.open() {
+		ok, err := s.dec.Next(&s.msg)
+		if err != nil {
+			s.damaged(err)
+			return false
+		}
+		if !ok {
+			s.shut()
+			continue
+		}
+		if s.msg.Offset < s.cur.first || s.msg.Offset >= s.cur.end && s.cur.b.Attributes()&batch.Part == 0 {
+			continue // of the batch, but not meant
+		}
+		s.left--
+		s.give(1)
+		wanted := !s.k.reliable || s.book.hand(s.msg.Offset)
+		if wanted {
+			m.fill(&s.msg, s.cur.b.AppendTime())
+			m.Topic, m.Partition, m.Deliveries, m.Late = s.k.topic, s.partition, s.cur.attempt, s.cur.late
+			m.from, m.generation = s, s.generation
+		}
+		s.owe()
+		if s.left <= 0 {
+			s.shut()
+		}
+		if wanted {
+			return true
+		}
+	}
+	return false
+}
+
+// open begins with the next delivery.
+func (s *stream) open() bool {
+	if len(s.queue) == 0 {
+		return false
+	}
+	s.cur = s.queue[0]
+	s.queue[0] = delivery{}
+	if s.queue = s.queue[1:]; len(s.queue) == 0 {
+		s.queue = nil
+	}
+	s.left = s.cur.count
+	if err := s.dec.Reset(s.cur.b); err != nil {
+		s.damaged(err)
+		return false
+	}
+	s.decoding = true
+	return true
+}
+
+// shut is done with a delivery.
+func (s *stream) shut() {
+	s.bytes -= len(s.cur.b)
+	s.give(max(s.left, 0))
+	s.cur, s.decoding, s.left = delivery{}, false, 0
+}
+
+// damaged deals with a delivery that cannot be decoded although its checks
+// passed: the application is told, and the broker asked again over a new connection.
+func (s *stream) damaged(err error) {
+	s.k.odd = wireError(s.op("receive from"), protocol.Errorf(protocol.CodeCorruptBatch, "%v", err))
+	notify(s.k.wake)
+	s.shut()
+	if s.conn != nil {
+		s.conn.fail(err)
+	}
+}
+
+// give notes that n messages were dealt with, and gives the broker credit for
+// more when that is half the queue.
+func (s *stream) give(n int) {
+	s.returned += n
+	if half := max(s.k.cfg.Queue/2, 1); s.returned < half || s.conn == nil {
+		return
+	}
+	s.credit = protocol.Credit{Handle: s.handle, Messages: uint32(s.returned)}
+	s.granted += s.returned
+	s.returned = 0
+	s.conn.post(protocol.TypeCredit, &s.credit, nil)
+}
+
+// owe sees to it that what the broker is to know is sent: at once when it is
+// much, else within ackPause.
+func (s *stream) owe() {
+	if !s.k.reliable || s.conn == nil {
+		return
+	}
+	if p := int(s.book.pending.n); p > 0 && p >= s.bunch() {
+		s.settle()
+		return
+	}
+	if !s.armed && (s.book.pending.n > 0 || s.book.fresh.n > 0) {
+		s.armed = true
+		s.timer.Reset(ackPause)
+	}
+}
+
+// bunch is how many acknowledgements are sent at once: few enough that the
+// broker's window does not run empty meanwhile.
+func (s *stream) bunch() int {
+	window := s.info.MaxUnacked
+	if window <= 0 {
+		window = 1000
+	}
+	return max(min(window/4, 8192), 1)
+}
+
+// tick is the timer of what is owed.
+func (s *stream) tick() {
+	s.k.mu.Lock()
+	defer s.k.mu.Unlock()
+	s.armed = false
+	if s.conn != nil && !s.k.closing {
+		s.settle()
+	}
+}
+
+// settle sends what the broker is to know.
+func (s *stream) settle() {
+	b := &s.book
+	if fresh := b.fresh.r; len(fresh) > 0 {
+		s.say(protocol.TypeReceived, fresh)
+		b.fresh.clear()
+	}
+	if b.pending.n == 0 {
+		return
+	}
+	now := time.Now()
+	confirm := !b.asking && now.Sub(s.asked) >= confirmPause
+	ranges := b.pending.r
+	for len(ranges) > rangesMost {
+		s.say(protocol.TypeAck, ranges[:rangesMost])
+		ranges = ranges[rangesMost:]
+	}
+	if !confirm {
+		s.say(protocol.TypeAck, ranges)
+	} else {
+		s.asked = now
+		s.ask(ranges)
+	}
+	b.flushed(confirm)
+}
+
+// say sends ranges, cut into frames of a size the broker takes.
+func (s *stream) say(t protocol.Type, ranges []protocol.Range) {
+	for len(ranges) > 0 {
+		n := min(len(ranges), rangesMost)
+		r := protocol.Ranges{Handle: s.handle, Generation: s.generation, Ranges: ranges[:n]}
+		if t == protocol.TypeAck {
+			s.conn.post(t, &protocol.Ack{Ranges: r}, nil)
+		} else {
+			s.conn.post(t, &r, nil)
+		}
+		ranges = ranges[n:]
+	}
+}
+
+// ask sends acknowledgements and asks to be told when they, and those before
+// them, are committed. Nobody waits for the answer.
+func (s *stream) ask(ranges []protocol.Range) {
+	c, generation := s.conn, s.generation
+	c.post(protocol.TypeAck, &protocol.Ack{
+		Ranges: protocol.Ranges{Handle: s.handle, Generation: generation, Ranges: ranges}, Confirm: true,
+	}, &call{want: protocol.TypeAckOK, then: func(err error) {
+		s.k.mu.Lock()
+		defer s.k.mu.Unlock()
+		switch {
+		case s.conn != c || s.generation != generation:
+		case err == nil:
+			s.book.confirmed()
+		default:
+			s.book.refused()
+		}
+	}})
+}
+
+// gap passes on that offsets will not come.
+func (s *stream) gap(g *protocol.GapNotice) {
+	s.k.report(&GapError{Topic: s.k.topic, Partition: s.partition, From: g.From, To: g.To, Status: g.Status})
+}
+
+// report tells the application of a gap. No lock is held.
+func (k *Consumer) report(g *GapError) {
+	if k.cfg.OnGap != nil {
+		k.cfg.OnGap(*g)
+		return
+	}
+	k.c.cfg.Logger.Warn("gap in what is delivered", "topic", g.Topic, "partition", g.Partition, "from", g.From, "to", g.To, "status", g.Status)
+}
+
+// adopt takes over that the subscription was moved: nothing from before counts.
+func (s *stream) adopt(generation uint64) {
+	s.empty(true)
+	s.book = ackBook{}
+	s.generation = generation
+}
+
+// empty drops what was not handed out; with credit the broker may send as much again.
+func (s *stream) empty(credit bool) {
+	n := 0
+	for _, d := range s.queue {
+		n += d.count
+	}
+	if s.decoding {
+		n += max(s.left, 0)
+	}
+	s.queue, s.bytes, s.cur, s.decoding, s.left = nil, 0, delivery{}, false, 0
+	if credit {
+		s.give(n)
+	}
+}
