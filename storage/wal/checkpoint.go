@@ -1,0 +1,170 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/danubemq/danube/storage/disk"
+)
+
+// checkpoint knows which segment files hold bytes that only the journal makes
+// durable. Guarded by the tier's lock.
+type checkpoint struct {
+	journal *journal
+	files   map[*file]struct{}
+	running bool
+	swept   bool // files were waiting at the last sweep
+}
+
+// add notes that the journal covers bytes of f from the span with this use on.
+func (c *checkpoint) add(f *file, use uint64) {
+	if f.since == 0 {
+		f.since = use
+		c.files[f] = struct{}{}
+	}
+}
+
+// use is the journal span in use, 1 without a journal.
+func (c *checkpoint) use() uint64 {
+	if c.journal == nil {
+		return 1
+	}
+	return c.journal.current()
+}
+
+// checkpointDue starts a checkpoint when the journal has come far enough. t.mu is held.
+func (t *Tier) checkpointDue() {
+	if j := t.checkpoint.journal; j != nil {
+		if use := j.due(); use > 0 {
+			t.startCheckpoint(use)
+		}
+	}
+}
+
+// startCheckpoint syncs, beside the commit loop, the files that spans up to use
+// cover. t.mu is held.
+func (t *Tier) startCheckpoint(use uint64) {
+	if t.checkpoint.running || t.err != nil {
+		return
+	}
+	t.checkpoint.running = true
+	t.work.Add(1)
+	go func() { // returns when the files are synced
+		defer t.work.Done()
+		if err := t.runCheckpoint(use); err != nil {
+			t.poison(err)
+		}
+		t.mu.Lock()
+		t.checkpoint.running = false
+		t.checkpointDue() // the writer has gone on, and may be waiting
+		t.mu.Unlock()
+	}()
+}
+
+func (t *Tier) runCheckpoint(use uint64) error {
+	t.mu.Lock()
+	j := t.checkpoint.journal
+	var list []*file
+	for f := range t.checkpoint.files {
+		if f.since <= use {
+			list = append(list, f)
+		}
+	}
+	for _, f := range list {
+		delete(t.checkpoint.files, f)
+		f.since = 0
+	}
+	t.mu.Unlock()
+	ends := make(map[*Log]uint64, len(list))
+	for _, f := range list {
+		f.log.mu.Lock()
+		ends[f.log] = max(ends[f.log], f.end)
+		f.log.mu.Unlock()
+	}
+	t.config.At("checkpoint")
+	if err := t.settle(list); err != nil {
+		return err
+	}
+	for l, end := range ends {
+		l.mu.Lock()
+		l.ends.synced = max(l.ends.synced, end)
+		l.mu.Unlock()
+	}
+	if j != nil {
+		j.clean(use)
+	}
+	return nil
+}
+
+// settle syncs files, several at once, and the directories that a new one needs
+// to be found: its own, and those above it when they are new too. Until then
+// only the journal knows of a new file, which is enough: recovery makes it again.
+func (t *Tier) settle(list []*file) error {
+	if len(list) == 1 {
+		if err := t.settleOne(list[0]); err != nil {
+			return err
+		}
+	} else {
+		var wg sync.WaitGroup
+		var next atomic.Int64
+		errs := make([]error, min(len(list), syncsAtOnce))
+		for w := range errs {
+			wg.Go(func() {
+				for i := int(next.Add(1)) - 1; i < len(list) && errs[w] == nil; i = int(next.Add(1)) - 1 {
+					errs[w] = t.settleOne(list[i])
+				}
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return t.anchorTop(list)
+}
+
+func (t *Tier) settleOne(f *file) error {
+	_, err := t.cache.acquire(&f.handle, disk.Write)
+	if isNotExist(err) && f.gone.Load() {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open to sync: %w", err)
+	}
+	defer t.cache.release(&f.handle, false)
+	if err := t.cache.sync(&f.handle); err != nil {
+		return err
+	}
+	if f.anchored.Load() {
+		return nil
+	}
+	dir := path.Dir(f.handle.name)
+	err = t.config.FS.SyncDir(dir)
+	if err == nil && !f.log.files.anchored.Load() {
+		err = t.config.FS.SyncDir(path.Dir(dir))
+	}
+	if err != nil && !(isNotExist(err) && f.gone.Load()) {
+		return fmt.Errorf("sync directory of %s: %w", f.handle.name, err)
+	}
+	f.anchored.Store(true)
+	return nil
+}
+
+// anchorTop syncs the directory of all topics once for however many new
+// partitions are in the list.
+func (t *Tier) anchorTop(list []*file) error {
+	if !slices.ContainsFunc(list, func(f *file) bool { return !f.log.files.anchored.Load() }) {
+		return nil
+	}
+	if err := t.config.FS.SyncDir(path.Join(t.config.Dir, "wal")); err != nil {
+		return fmt.Errorf("sync directory of topics: %w", err)
+	}
+	for _, f := range list {
+		f.log.files.anchored.Store(true)
+	}
+	return nil
+}

@@ -1,0 +1,467 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/disk"
+)
+
+const (
+	// maxRound is how many bytes of one log, and of all logs together, one round takes.
+	maxRound = 8 << 20
+	// directBytes is the size from which a log's part of a round is made durable
+	// by syncing its segment file alone: written once instead of twice, and from
+	// here on no slower than the journal (DESIGN.md has the table).
+	directBytes = 256 << 10
+	// headerRoom is what the header of a new file may take in a frame of the journal.
+	headerRoom = 1 << 10
+	// syncsAtOnce is how many files are synced side by side.
+	syncsAtOnce = 16
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// updateDigest folds the header of a batch into the digest of a journal entry.
+func updateDigest(digest uint32, b batch.Batch) uint32 {
+	return crc32.Update(digest, castagnoli, b[:batch.HeaderSize])
+}
+
+// part is what one log has in a round.
+type part struct {
+	log      *Log
+	file     *file
+	handle   disk.File
+	pos      int64 // in the file
+	from, to int   // its buffers in round.bufs
+	head     int   // bytes of file header in front
+	size     int   // bytes, the header included
+	end      uint64
+	digest   uint32
+	direct   bool // durable by the sync of its own file
+	err      error
+}
+
+// round is one turn of the commit loop: take what is pending, write it, make it
+// durable, wake who waits. Its buffers are kept from turn to turn.
+type round struct {
+	tier    *Tier
+	journal *journal
+	logs    []*Log
+	parts   []part
+	bufs    [][]byte
+	frame   []byte
+	vec     [][]byte
+	zeros   []byte
+	markBuf []byte
+	direct  int // size from which a part goes to its file alone
+}
+
+// commitLoop runs rounds; it returns when nothing is pending or the tier failed.
+// While one round syncs, the next gathers in the tails.
+func (t *Tier) commitLoop() {
+	defer t.work.Done()
+	r := &t.round
+	for {
+		t.mu.Lock()
+		if len(t.queue) == 0 || t.err != nil {
+			t.committing = false
+			t.mu.Unlock()
+			return
+		}
+		n := min(len(t.queue), max(t.config.Files/2, 1))
+		r.logs = append(r.logs[:0], t.queue[:n]...)
+		t.queue = slices.Delete(t.queue, 0, n)
+		t.mu.Unlock()
+		if err := r.turn(); err != nil {
+			t.poison(err)
+		}
+	}
+}
+
+// turn runs one round over r.logs. An error poisons the tier: what was in the
+// round is then neither stored nor not stored.
+func (r *round) turn() error {
+	t := r.tier
+	began := time.Now()
+	r.parts, r.bufs = r.parts[:0], r.bufs[:0]
+	t.config.At("commit.gather")
+	total := r.gather()
+	if err := r.openFiles(); err != nil {
+		return err
+	}
+	if err := r.write(); err != nil {
+		return err
+	}
+	t.config.At("commit.written")
+	if t.config.SyncInterval == 0 {
+		if err := r.sync(); err != nil {
+			return err
+		}
+	} else {
+		r.later()
+	}
+	t.config.At("commit.synced")
+	r.complete()
+	t.metrics.round(len(r.parts), total, time.Since(began))
+	return r.after()
+}
+
+// gather takes the pending bytes of the round's logs: of all together maxRound,
+// and of small parts what one frame of the journal holds. Logs that have more,
+// or did not get a turn, go back into the queue.
+func (r *round) gather() (total int) {
+	most := r.tier.largestFrame()
+	r.direct = int(min(directBytes, most/2))
+	left := int(most) - frameHead
+	for _, l := range r.logs {
+		if total >= maxRound || left < r.direct+entrySize+headerRoom && total > 0 {
+			r.tier.requeue(l)
+			continue
+		}
+		p := part{log: l, from: len(r.bufs)}
+		l.mu.Lock()
+		r.bufs, p.size, p.end = l.tail.gather(r.bufs, maxRound-total)
+		l.queued = l.tail.more()
+		again := l.queued
+		fresh := 0
+		if l.files.current == nil {
+			fresh = headerRoom
+		}
+		l.mu.Unlock()
+		if again {
+			r.tier.requeue(l)
+		}
+		if p.to = len(r.bufs); p.size > 0 {
+			total += p.size
+			if p.size < r.direct {
+				left -= p.size + entrySize + fresh
+			}
+			r.parts = append(r.parts, p)
+		}
+	}
+	return total
+}
+
+// largestFrame is how many bytes one frame of the journal may have, also of the
+// journal that is not made yet.
+func (t *Tier) largestFrame() int64 {
+	if j := t.round.journal; j != nil {
+		return j.largest()
+	}
+	return min(journalFirst, t.config.JournalBytes) / journalSpans
+}
+
+func (t *Tier) requeue(l *Log) {
+	t.mu.Lock()
+	t.queue = append(t.queue, l)
+	t.mu.Unlock()
+}
+
+// openFiles gives every part its file, closing and making segment files as needed.
+func (r *round) openFiles() error {
+	for i := range r.parts {
+		p := &r.parts[i]
+		if err := r.tier.prepare(p); err != nil {
+			if !isNoSpace(err) {
+				return err
+			}
+			p.err = err
+		}
+	}
+	return nil
+}
+
+// write puts every part into its segment file. What finds no space is cut off
+// again and answered; nothing of it was synced or went elsewhere.
+func (r *round) write() error {
+	keep := r.parts[:0]
+	for i := range r.parts {
+		p := &r.parts[i]
+		if p.err == nil {
+			r.vec = r.vec[:0]
+			if p.head > 0 {
+				r.vec = append(r.vec, p.file.header)
+			}
+			r.vec = append(r.vec, r.bufs[p.from:p.to]...)
+			p.err = p.handle.WriteVec(r.vec, p.pos)
+			clear(r.vec)
+		}
+		if p.err == nil {
+			keep = append(keep, *p)
+			continue
+		}
+		if !isNoSpace(p.err) {
+			return fmt.Errorf("write %s: %w", p.file.handle.name, p.err)
+		}
+		if err := r.undo(p); err != nil {
+			return err
+		}
+	}
+	clear(r.parts[len(keep):])
+	r.parts = keep
+	return nil
+}
+
+// undo cuts a part that found no space off its file and out of its log.
+func (r *round) undo(p *part) error {
+	if p.handle != nil {
+		if err := p.handle.Truncate(p.pos); err != nil {
+			return fmt.Errorf("cut %s at %d: %w", p.file.handle.name, p.pos, err)
+		}
+		r.tier.cache.release(&p.file.handle, true)
+	}
+	r.tier.space.ranOut(p.err)
+	r.tier.metrics.full.Inc()
+	p.log.cutBack()
+	return nil
+}
+
+// sync makes the round durable: the journal takes the small parts, the files of
+// large ones are synced themselves, side by side.
+func (r *round) sync() error {
+	if err := r.chooseJournal(); err != nil {
+		return err
+	}
+	direct := 0
+	for i := range r.parts {
+		p := &r.parts[i]
+		if p.direct = r.journal == nil || p.size >= r.direct; p.direct {
+			direct++
+		}
+	}
+	if direct < len(r.parts) {
+		switch err := r.writeJournal(); {
+		case errors.Is(err, errJournalSpace):
+			direct = len(r.parts)
+			for i := range r.parts {
+				r.parts[i].direct = true
+			}
+		case err != nil:
+			return err
+		}
+	}
+	began := time.Now()
+	var err error
+	switch {
+	case direct == 0:
+		err = r.journal.file.Datasync()
+	case direct == len(r.parts):
+		err = r.syncDirect()
+	default:
+		var wg sync.WaitGroup
+		var jerr error
+		wg.Go(func() { jerr = r.journal.file.Datasync() })
+		err = r.syncDirect()
+		wg.Wait()
+		err = errors.Join(err, jerr)
+	}
+	if err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	r.tier.metrics.sync.Observe(time.Since(began).Seconds())
+	return nil
+}
+
+// chooseJournal makes the journal when a round has its first use for it.
+func (r *round) chooseJournal() error {
+	t := r.tier
+	if r.journal != nil || !t.run.journalFree {
+		return nil
+	}
+	if !slices.ContainsFunc(r.parts, func(p part) bool { return p.size < r.direct }) {
+		return nil
+	}
+	j, err := createJournal(t.config.FS, t.journalName(), t.config.Store, t.config.JournalBytes)
+	if isNoSpace(err) {
+		return nil // this round syncs its files; the next one tries again
+	}
+	if err != nil {
+		return err
+	}
+	r.journal = j
+	t.mu.Lock()
+	t.checkpoint.journal = j
+	t.mu.Unlock()
+	return nil
+}
+
+// writeJournal writes the small parts as one frame. The files are noted as
+// covered by it before a byte is written.
+func (r *round) writeJournal() error {
+	j := r.journal
+	r.tier.journalMu.Lock()
+	defer r.tier.journalMu.Unlock()
+	j.number++
+	r.frame = beginFrame(r.frame[:0], j.nonce, j.number)
+	r.vec = append(r.vec[:0], nil)
+	data := int64(0)
+	for i := range r.parts {
+		p := &r.parts[i]
+		if p.direct {
+			continue
+		}
+		if p.head > 0 {
+			r.vec = append(r.vec, p.file.header)
+		}
+		bufs := r.bufs[p.from:p.to]
+		r.vec = append(r.vec, bufs...)
+		r.frame = appendEntry(r.frame, entry{
+			id: p.log.id, base: p.file.base, epoch: p.file.epoch, pos: p.pos,
+			length: uint32(p.size), head: uint32(p.head), digest: digestOf(p.file.header[:p.head], bufs),
+		})
+		data += int64(p.size)
+	}
+	endFrame(r.frame, data)
+	return r.putFrame(data)
+}
+
+func digestOf(header []byte, bufs [][]byte) uint32 {
+	digest := batch.Checksum(header)
+	for _, buf := range bufs {
+		for b := batch.Batch(buf); len(b) > 0; b = b[b.Len():] {
+			digest = updateDigest(digest, b)
+		}
+	}
+	return digest
+}
+
+// putFrame writes r.frame and the data behind it in r.vec[1:].
+func (r *round) putFrame(data int64) error {
+	j := r.journal
+	n := int64(len(r.frame)) + data
+	pos, use, err := j.place(n)
+	if err != nil {
+		j.number--
+		return err
+	}
+	if pad := n % journalBlock; pad > 0 {
+		r.vec = append(r.vec, r.zeros[:journalBlock-pad])
+	}
+	r.vec[0] = r.frame
+	t := r.tier
+	t.mu.Lock()
+	for i := range r.parts {
+		if p := &r.parts[i]; !p.direct {
+			t.checkpoint.add(p.file, use)
+		}
+	}
+	t.mu.Unlock()
+	err = j.file.WriteVec(r.vec, pos)
+	clear(r.vec)
+	if err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	return nil
+}
+
+// syncDirect syncs the files of the large parts, and anchors them.
+func (r *round) syncDirect() error {
+	var one [1]*file
+	list := one[:0]
+	for i := range r.parts {
+		if p := &r.parts[i]; p.direct {
+			list = append(list, p.file)
+		}
+	}
+	return r.tier.settle(list)
+}
+
+// later notes the files of a round that is acknowledged before it is synced.
+func (r *round) later() {
+	t := r.tier
+	t.mu.Lock()
+	for i := range r.parts {
+		t.checkpoint.add(r.parts[i].file, 1)
+	}
+	t.mu.Unlock()
+}
+
+// complete moves the ends of the round's logs and wakes who waits.
+func (r *round) complete() {
+	t := r.tier
+	for i := range r.parts {
+		p := &r.parts[i]
+		t.cache.release(&p.file.handle, !p.direct)
+		p.file.index(r.bufs[p.from:p.to])
+		l := p.log
+		l.mu.Lock()
+		before := l.tail.pending
+		l.tail.commit()
+		done := before - l.tail.pending
+		p.file.size, p.file.end = p.pos+int64(p.size), p.end
+		p.file.header = nil
+		l.ends.committed = p.end
+		if t.config.SyncInterval == 0 {
+			l.ends.synced = p.end
+		}
+		l.notify()
+		l.mu.Unlock()
+		t.release(int64(done))
+	}
+}
+
+// after does what the waiters need not wait for: marks, the budget of the
+// tails, and the work beside the loop that is due.
+func (r *round) after() error {
+	t := r.tier
+	for i := range r.parts {
+		p := &r.parts[i]
+		if err := r.mark(p); err != nil {
+			return err
+		}
+		t.touch(p.log)
+		*p = part{}
+	}
+	clear(r.bufs)
+	t.makeRoom()
+	if r.journal == nil {
+		t.armSweep()
+		return nil
+	}
+	t.mu.Lock()
+	t.checkpointDue()
+	t.mu.Unlock()
+	if r.journal.shouldGrow() {
+		j := r.journal
+		t.work.Go(func() { // returns when the journal has grown, or cannot
+			if err := j.grow(); err != nil {
+				t.poison(fmt.Errorf("grow journal: %w", err))
+			}
+		})
+	}
+	t.armSweep()
+	return nil
+}
+
+// mark writes "synced up to n" behind the last batch of a log that has nothing
+// more to write (R10), so that a last batch gone bad is not taken for a torn
+// one. The mark is not synced, and the next batch of the file takes its place.
+func (r *round) mark(p *part) error {
+	if r.tier.config.SyncInterval != 0 {
+		return nil
+	}
+	l := p.log
+	l.mu.Lock()
+	more, last := l.tail.more(), l.ends.lastTime
+	l.mu.Unlock()
+	if more {
+		return nil
+	}
+	h, err := r.tier.cache.acquire(&p.file.handle, disk.Write)
+	if err != nil {
+		return fmt.Errorf("open segment: %w", err)
+	}
+	r.markBuf = batch.AppendMark(r.markBuf[:0], p.file.epoch, p.end, last)
+	_, err = h.WriteAt(r.markBuf, p.pos+int64(p.size))
+	r.tier.cache.release(&p.file.handle, true)
+	if isNoSpace(err) {
+		return nil // a mark that is missing costs nothing but the proof
+	}
+	return err
+}

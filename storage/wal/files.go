@@ -1,0 +1,198 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// file is one segment file of a partition.
+type file struct {
+	handle      handle
+	log         *Log
+	base, epoch uint64
+
+	// Guarded by the log's lock.
+	size   int64  // bytes of header and batches that may be read
+	end    uint64 // offset behind them
+	sealed bool   // has a footer, or gets it before anything else
+
+	header  []byte // of a file that this run writes, until its first bytes are written
+	created int64  // ms since 1970
+	since   uint64 // oldest journal span that covers bytes of it, 0 for none; guarded by the tier's lock
+	known   bool   // size and end were read, or are being kept
+	gone    atomic.Bool
+	// anchored: the directories that lead to it were synced since it was made.
+	anchored atomic.Bool
+
+	mu      sync.Mutex // guards what follows
+	summary *segment.Summary
+	footer  *segment.Footer
+}
+
+// files are the segment files of a partition, in the order of offsets. Guarded
+// by the log's lock, but for what only the commit loop touches.
+type files struct {
+	list     []*file
+	epoch    uint64
+	start    uint64 // first offset of the epoch
+	current  *file  // what the commit loop appends to
+	anchored atomic.Bool
+}
+
+// begin makes the next batch start a new file: each epoch writes its own (R6).
+func (f *files) begin(epoch, start uint64) {
+	f.epoch, f.start, f.current = epoch, start, nil
+}
+
+// find returns the file of an epoch in which offset lies, nil when there is
+// none, and the base of the epoch's next file.
+func (f *files) find(offset, epoch uint64) (here *file, after uint64) {
+	i := sort.Search(len(f.list), func(i int) bool { return f.list[i].base > offset })
+	after = math.MaxUint64
+	for j := i; j < len(f.list); j++ {
+		if f.list[j].epoch == epoch {
+			after = f.list[j].base
+			break
+		}
+	}
+	for j := i - 1; j >= 0; j-- {
+		if f.list[j].epoch == epoch {
+			return f.list[j], after
+		}
+	}
+	return nil, after
+}
+
+// prepare gives a part its open file and its place in it. It closes the file
+// that is full or old and makes the next.
+func (t *Tier) prepare(p *part) error {
+	l := p.log
+	l.mu.Lock()
+	cur, epoch := l.files.current, l.files.epoch
+	base := l.ends.committed
+	l.mu.Unlock()
+	now := t.config.Now().UnixMilli()
+	if cur != nil && cur.size > 0 {
+		full := cur.size+int64(p.size) > t.config.SegmentBytes
+		old := now-cur.created > t.config.SegmentAge.Milliseconds()
+		if full || old {
+			if err := t.seal(cur); err != nil && !isNoSpace(err) {
+				return err
+			}
+			cur = nil
+		}
+	}
+	if cur == nil {
+		var err error
+		if cur, err = t.createFile(l, base, epoch, now); err != nil {
+			return err
+		}
+	}
+	f, err := t.cache.acquire(&cur.handle, disk.Write)
+	if err != nil {
+		return fmt.Errorf("open segment: %w", err)
+	}
+	p.file, p.handle, p.pos = cur, f, cur.size
+	if cur.size == 0 {
+		p.head = len(cur.header)
+		p.size += p.head
+	}
+	return nil
+}
+
+// createFile makes the next segment file of a partition. Nothing is synced
+// here: until the file is anchored, the journal makes it and its header again.
+func (t *Tier) createFile(l *Log, base, epoch uint64, now int64) (*file, error) {
+	cluster, history := t.config.Header()
+	h := segment.Header{
+		Cluster: cluster, Store: t.config.Store, TopicID: l.id.Topic, Topic: l.topic, History: history,
+		Partition: l.id.Partition, Epoch: epoch, FirstEpoch: epoch, Base: base, Created: now,
+	}
+	header, err := h.Append(nil)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{log: l, base: base, epoch: epoch, header: header, created: now, end: base, known: true}
+	f.summary = segment.NewSummary(header, base)
+	dir := t.dir(l.id)
+	f.handle.name = path.Join(dir, segment.FormatName(base, epoch))
+	_, err = t.cache.acquire(&f.handle, disk.Exclusive)
+	if isNotExist(err) {
+		if err = mkdirs(t.config.FS, path.Dir(dir), dir); err == nil {
+			_, err = t.cache.acquire(&f.handle, disk.Exclusive)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create segment: %w", err)
+	}
+	t.cache.release(&f.handle, true)
+	l.mu.Lock()
+	l.files.list = append(l.files.list, f)
+	l.files.current = f
+	l.mu.Unlock()
+	t.metrics.files.Inc()
+	return f, nil
+}
+
+func mkdirs(fsys disk.FS, dirs ...string) error {
+	for _, d := range dirs {
+		if err := fsys.Mkdir(d); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// seal writes the footer behind the last batch of a file. It is synced with
+// the next checkpoint: a footer that gets lost costs a scan and no message.
+func (t *Tier) seal(f *file) error {
+	f.mu.Lock()
+	footer := f.summary.Footer()
+	f.mu.Unlock()
+	f.log.mu.Lock()
+	table := f.log.producers.table(footer.End)
+	size := f.size
+	f.log.mu.Unlock()
+	tail := footer.Append(nil, table)
+	h, err := t.cache.acquire(&f.handle, disk.Write)
+	if err != nil {
+		return fmt.Errorf("seal: %w", err)
+	}
+	_, err = h.WriteAt(tail, size)
+	t.cache.release(&f.handle, true)
+	if err != nil {
+		if isNoSpace(err) {
+			t.space.ranOut(err)
+			return errors.Join(err, h.Truncate(size))
+		}
+		return fmt.Errorf("seal %s: %w", f.handle.name, err)
+	}
+	f.log.mu.Lock()
+	f.sealed, f.header = true, nil
+	f.log.mu.Unlock()
+	t.mu.Lock()
+	t.checkpoint.add(f, t.checkpoint.use())
+	t.mu.Unlock()
+	return nil
+}
+
+// index adds to the summary what a round has written.
+func (f *file) index(bufs [][]byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, buf := range bufs {
+		for b := batch.Batch(buf); len(b) > 0; b = b[b.Len():] {
+			f.summary.Add(b)
+		}
+	}
+}

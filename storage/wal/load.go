@@ -1,0 +1,150 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// ForeignError says that a segment file was written by another store, or for
+// another partition: nothing of it is served (R9).
+type ForeignError struct {
+	File  string
+	Store [16]byte // the store that wrote it
+}
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("%s is foreign: it was written by store %x", e.File, e.Store)
+}
+
+// readHeader reads the header of an open segment file and compares it with
+// where the file lies.
+func (f *file) readHeader(h io.ReaderAt) (segment.Header, int, error) {
+	header, size, err := segment.ReadHeader(h)
+	if err != nil {
+		return header, size, err
+	}
+	id := ID{Topic: header.TopicID, Partition: header.Partition}
+	switch {
+	case header.Store != f.log.tier.config.Store || id != f.log.id:
+		err = &ForeignError{File: f.handle.name, Store: header.Store}
+	case header.Base != f.base || header.Epoch != f.epoch:
+		err = fmt.Errorf("header of base %d and epoch %d: the file was renamed", header.Base, header.Epoch)
+	}
+	return header, size, err
+}
+
+// load reads the footer of a file that an earlier run sealed, once, and returns
+// how many bytes of it are batches. A file that has no whole footer is scanned.
+func (f *file) load(s source) (int64, error) {
+	f.log.mu.Lock()
+	known, size := f.known, f.size
+	f.log.mu.Unlock()
+	if known {
+		return size, nil
+	}
+	h, err := f.log.tier.cache.acquire(&f.handle, 0)
+	if err != nil {
+		return 0, f.damage(s, err)
+	}
+	defer f.log.tier.cache.release(&f.handle, false)
+	if _, _, err := f.readHeader(h); err != nil {
+		return 0, f.damage(s, err)
+	}
+	total, err := h.Size()
+	if err != nil {
+		return 0, f.damage(s, err)
+	}
+	footer, err := segment.ReadFooter(h, total)
+	if err != nil {
+		found, serr := f.scan(h, total, nil)
+		if serr != nil {
+			return 0, f.damage(s, errors.Join(err, serr))
+		}
+		footer = found.footer
+	}
+	f.mu.Lock()
+	f.footer = footer
+	f.mu.Unlock()
+	f.log.mu.Lock()
+	defer f.log.mu.Unlock()
+	f.known, f.size, f.end = true, footer.DataEnd, footer.End
+	return f.size, nil
+}
+
+func (f *file) damage(s source, err error) error {
+	return &Damage{From: max(f.base, f.log.Start()), To: s.after, File: f.handle.name, Err: err}
+}
+
+// position is where the search for an offset begins.
+func (f *file) position(offset uint64) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.footer != nil:
+		return f.footer.Find(offset).From
+	case f.summary != nil:
+		return f.summary.Find(offset).From
+	}
+	return 0
+}
+
+// read returns n bytes of the file at a position in a chunk of its own.
+func (f *file) read(at int64, n int) (*chunk, error) {
+	t := f.log.tier
+	h, err := t.cache.acquire(&f.handle, 0)
+	if err != nil {
+		if f.gone.Load() {
+			return nil, &Trimmed{LogStart: f.log.Start()}
+		}
+		return nil, fmt.Errorf("open segment: %w", err)
+	}
+	defer t.cache.release(&f.handle, false)
+	c := t.memory.take(n)
+	got, err := h.ReadAt(c.buf[:n], at)
+	c.buf = c.buf[:got]
+	if err != nil && !(errors.Is(err, io.EOF) && got > 0) {
+		c.release()
+		return nil, fmt.Errorf("read %s: %w", f.handle.name, err)
+	}
+	t.makeRoom()
+	return c, nil
+}
+
+// step finds the first whole batch behind a bad place of a file. The reader
+// goes on there if it does not lie beyond its next offset.
+func (r *Reader) step(s source, at int64, bad error) error {
+	f := s.file
+	t := f.log.tier
+	h, err := t.cache.acquire(&f.handle, 0)
+	if err != nil {
+		return fmt.Errorf("open segment: %w", err)
+	}
+	defer t.cache.release(&f.handle, false)
+	scan := segment.NewScanner(h, s.size, segment.Origin{At: at, Base: f.base, FirstEpoch: f.epoch, Epoch: f.epoch})
+	for {
+		x, err := scan.Next()
+		if errors.Is(err, io.EOF) {
+			return &Damage{From: r.next, To: s.after, File: f.handle.name, At: at, Err: bad}
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", f.handle.name, err)
+		}
+		if x.Kind != segment.Whole || x.Batch.Control() {
+			continue
+		}
+		if x.From <= r.next {
+			if x.To > r.next {
+				r.at = x.At
+				return errAgain
+			}
+			continue
+		}
+		return &Damage{From: r.next, To: min(x.From, s.after), File: f.handle.name, At: at, Err: bad}
+	}
+}
+
+// errAgain says that the reader's place was moved and the read begins again.
+var errAgain = errors.New("read again")

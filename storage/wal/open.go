@@ -1,0 +1,387 @@
+package wal
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+
+	"strings"
+
+	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// Opening is what the metadata says of a partition.
+type Opening struct {
+	ID      ID
+	Topic   string // name, for the headers of new files
+	Extents []Extent
+	Start   uint64 // lowest offset kept
+	Floor   uint64 // the log was acknowledged up to here at least
+}
+
+// Class says what an unclean stop left of a partition (R10).
+type Class uint8
+
+// The classes.
+const (
+	Clean   Class = iota // stopped cleanly, or nothing to find fault with
+	Torn                 // an unfinished last write was cut off
+	Damaged              // what was durable is wrong or missing
+)
+
+func (c Class) String() string { return [...]string{"clean", "torn", "damaged"}[c] }
+
+// Found is what opening a partition found.
+type Found struct {
+	End     uint64 // offset behind the last message
+	Proven  bool   // nothing above End was ever acknowledged (R6)
+	Class   Class
+	Damaged []Damage
+}
+
+// jointsChecked is how many of a partition's newest files are compared with
+// their neighbours when it is opened: the time this takes must not grow with
+// the log. Older joints are seen when they are read, and by verification.
+const jointsChecked = 512
+
+// Log opens a partition: it finds its files, judges what an unclean stop left
+// (R10), cuts off a torn tail and syncs what remains. A partition is opened once
+// in the life of a tier; the same Log is returned again, with an empty Found.
+func (t *Tier) Log(ctx context.Context, o Opening) (*Log, Found, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, Found{}, err
+	}
+	l := &Log{tier: t, id: o.ID, topic: o.Topic, extents: slices.Clone(o.Extents)}
+	l.wake.L = &l.mu
+	l.ends.start = o.Start
+	l.mu.Lock() // whoever finds it in the map waits until it is open
+	defer l.mu.Unlock()
+	t.mu.Lock()
+	switch old := t.logs[o.ID]; {
+	case t.closed:
+		t.mu.Unlock()
+		return nil, Found{}, ErrClosed
+	case t.err != nil:
+		t.mu.Unlock()
+		return nil, Found{}, t.err
+	case old != nil:
+		t.mu.Unlock()
+		return nil, Found{}, fmt.Errorf("open partition %s: it is open", o.ID)
+	}
+	t.logs[o.ID] = l
+	t.mu.Unlock()
+	found, err := l.open(o)
+	if err != nil {
+		t.mu.Lock()
+		delete(t.logs, o.ID)
+		t.mu.Unlock()
+		return nil, Found{}, fmt.Errorf("open partition %s: %w", o.ID, err)
+	}
+	return l, found, nil
+}
+
+// open recovers the partition. l.mu is held, which nobody else knows of yet.
+func (l *Log) open(o Opening) (Found, error) {
+	if err := l.listFiles(); err != nil {
+		return Found{}, err
+	}
+	r := recovery{log: l, opening: o, found: Found{End: o.Start, Proven: l.tier.run.proven}}
+	if n := len(o.Extents); n > 0 {
+		r.found.End = max(r.found.End, o.Extents[n-1].Start)
+	}
+	for i, x := range o.Extents {
+		if err := r.extent(x, i == len(o.Extents)-1); err != nil {
+			return Found{}, err
+		}
+	}
+	if r.found.End < o.Floor {
+		r.damage(Damage{From: r.found.End, To: o.Floor, File: l.dir(), Err: errors.New("the log was acknowledged up to here and ends before")})
+	}
+	l.producers = r.producers
+	l.ends.lastTime = r.time
+	l.ends.next, l.ends.committed, l.ends.synced = r.found.End, r.found.End, r.found.End
+	return r.found, nil
+}
+
+func (l *Log) dir() string { return l.tier.dir(l.id) }
+
+// listFiles reads the directory of the partition. What is no segment file is
+// named in the log and left alone.
+func (l *Log) listFiles() error {
+	entries, err := l.tier.config.FS.ReadDir(l.dir())
+	if isNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.files.anchored.Store(true)
+	for _, e := range entries {
+		base, epoch, ok := segment.ParseName(e.Name)
+		if !ok || e.Dir {
+			if !strings.HasSuffix(e.Name, ".idx") {
+				l.tier.config.Log.Warn("not a segment file, left alone", "file", path.Join(l.dir(), e.Name))
+			}
+			continue
+		}
+		f := &file{log: l, base: base, epoch: epoch}
+		f.handle.name = path.Join(l.dir(), e.Name)
+		f.anchored.Store(true)
+		l.files.list = append(l.files.list, f)
+	}
+	slices.SortFunc(l.files.list, func(a, b *file) int {
+		return cmp.Or(cmp.Compare(a.base, b.base), cmp.Compare(a.epoch, b.epoch))
+	})
+	return nil
+}
+
+// recovery is the opening of one partition.
+type recovery struct {
+	log       *Log
+	opening   Opening
+	found     Found
+	producers producers
+	time      int64
+}
+
+func (r *recovery) damage(d Damage) {
+	if d.From >= d.To {
+		return
+	}
+	r.found.Class = Damaged
+	r.found.Damaged = append(r.found.Damaged, d)
+	r.log.tier.config.Log.Error("damaged", "partition", r.log.id.String(), "from", d.From, "to", d.To, "file", d.File, "at", d.At, "err", d.Err)
+}
+
+// extent recovers the files of one epoch; last says that it is the newest.
+func (r *recovery) extent(x Extent, last bool) error {
+	if x.End <= r.opening.Start {
+		return nil
+	}
+	var list []*file
+	for _, f := range r.log.files.list {
+		if f.epoch == x.Epoch {
+			list = append(list, f)
+		}
+	}
+	at := max(x.Start, r.opening.Start)
+	if len(list) > 0 && list[0].base > at {
+		r.damage(Damage{From: at, To: min(list[0].base, x.End), File: r.log.dir(), Err: errMissing})
+	}
+	for i, f := range list {
+		if i < len(list)-1 {
+			if len(list)-1-i > jointsChecked || list[i+1].base <= r.opening.Start {
+				continue
+			}
+			if err := r.inner(f, list[i+1].base); err != nil {
+				return err
+			}
+			continue
+		}
+		end, err := r.newest(f, x, last)
+		if err != nil {
+			return err
+		}
+		at = max(at, end)
+	}
+	if x.End != math.MaxUint64 {
+		r.damage(Damage{From: at, To: x.End, File: r.log.dir(), Err: errMissing})
+		at = x.End
+	}
+	r.found.End = max(r.found.End, at)
+	return nil
+}
+
+var errMissing = errors.New("segment file is missing or cut short")
+
+// inner looks at a file that others of its epoch follow: it was closed, so its
+// footer tells where it ends, unless that was never synced.
+func (r *recovery) inner(f *file, next uint64) error {
+	footer, err := r.hint(f)
+	if err == nil && footer == nil {
+		footer, err = r.readFooter(f)
+	}
+	if err != nil {
+		if _, newer := errors.AsType[*segment.VersionError](err); newer {
+			return err
+		}
+		if end, err := r.full(f, false); err != nil || end >= next {
+			return err
+		} else {
+			r.damage(Damage{From: end, To: next, File: f.handle.name, At: f.size, Err: errMissing})
+		}
+		return nil
+	}
+	r.adopt(f, footer)
+	if footer.End < next {
+		r.damage(Damage{From: footer.End, To: next, File: f.handle.name, At: footer.DataEnd, Err: errMissing})
+	}
+	return nil
+}
+
+// newest looks at the last file of an epoch and returns where the epoch ends.
+func (r *recovery) newest(f *file, x Extent, last bool) (uint64, error) {
+	if m, ok := r.log.tier.run.clean[r.log.id]; ok && m.base == f.base && m.epoch == f.epoch {
+		if footer, err := r.readFooter(f); err == nil && footer.End == m.end && footer.DataEnd == m.size {
+			r.adopt(f, footer)
+			return footer.End, nil
+		}
+	}
+	if footer, err := r.hint(f); err == nil && footer != nil && !last {
+		r.adopt(f, footer)
+		return footer.End, nil
+	}
+	return r.full(f, last && x.End == math.MaxUint64)
+}
+
+// adopt takes what a footer says of a file, and its producer table, which holds
+// all of those before.
+func (r *recovery) adopt(f *file, footer *segment.Footer) {
+	f.known, f.size, f.end, f.sealed = true, footer.DataEnd, footer.End, true
+	r.time = max(r.time, footer.LastTime)
+	if table, err := footer.Producers(); err == nil {
+		r.producers = producers{}
+		r.producers.load(table)
+	}
+	f.mu.Lock()
+	f.footer = footer
+	f.mu.Unlock()
+}
+
+func (r *recovery) readFooter(f *file) (*segment.Footer, error) {
+	h, err := r.log.tier.cache.acquire(&f.handle, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer r.log.tier.cache.release(&f.handle, false)
+	if _, _, err := f.readHeader(h); err != nil {
+		return nil, err
+	}
+	total, err := h.Size()
+	if err != nil {
+		return nil, err
+	}
+	return segment.ReadFooter(h, total)
+}
+
+// full scans a file. tail says that it is the last of the epoch that was open:
+// there alone the log may end torn.
+func (r *recovery) full(f *file, tail bool) (uint64, error) {
+	t := r.log.tier
+	h, err := t.cache.acquire(&f.handle, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer t.cache.release(&f.handle, false)
+	total, err := h.Size()
+	if err != nil {
+		return 0, err
+	}
+	s, err := f.scan(h, total, func(b batch.Batch) { r.producers.record(b) })
+	if err != nil {
+		if _, foreign := errors.AsType[*ForeignError](err); foreign {
+			f.known, f.size, f.end = true, 0, f.base
+			r.log.tier.config.Log.Error("foreign segment file, not served", "file", f.handle.name, "err", err)
+			r.found.Class = Damaged
+			return f.base, nil
+		}
+		return 0, err
+	}
+	for _, d := range s.damaged {
+		r.damage(d)
+	}
+	f.known, f.size, f.end, f.sealed = true, s.size, s.end, s.sealed
+	f.mu.Lock()
+	f.footer = s.footer
+	f.mu.Unlock()
+	r.time = max(r.time, s.time)
+	if s.sealed {
+		return s.end, nil
+	}
+	if s.torn != nil && tail && s.end >= r.opening.Floor {
+		if err := r.cut(f, s); err != nil {
+			return 0, err
+		}
+	}
+	if err := r.settle(f); err != nil {
+		return 0, err
+	}
+	r.writeHint(f, s)
+	return s.end, nil
+}
+
+// cut takes a torn tail off the disk, so that it cannot come back (R10).
+func (r *recovery) cut(f *file, s *scanned) error {
+	t := r.log.tier
+	h, err := t.cache.acquire(&f.handle, disk.Write)
+	if err != nil {
+		return err
+	}
+	defer t.cache.release(&f.handle, true)
+	if err := h.Truncate(s.size); err != nil {
+		return fmt.Errorf("cut %s at %d: %w", f.handle.name, s.size, err)
+	}
+	r.found.Class = max(r.found.Class, Torn)
+	t.config.Log.Warn("cut a torn tail", "file", f.handle.name, "at", s.size, "bytes", s.total-s.size, "next", s.end, "err", s.torn)
+	s.torn, s.total = nil, s.size
+	return nil
+}
+
+// settle syncs what recovery is about to show to readers.
+func (r *recovery) settle(f *file) error {
+	t := r.log.tier
+	if _, err := t.cache.acquire(&f.handle, disk.Write); err != nil {
+		return err
+	}
+	defer t.cache.release(&f.handle, false)
+	return t.cache.sync(&f.handle)
+}
+
+// hint reads what an earlier recovery of an unsealed file kept beside it.
+func (r *recovery) hint(f *file) (*segment.Footer, error) {
+	t := r.log.tier
+	if _, err := t.config.FS.Stat(segment.HintName(f.handle.name)); err != nil {
+		return nil, nil
+	}
+	h, err := t.cache.acquire(&f.handle, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer t.cache.release(&f.handle, false)
+	header, size, err := f.readHeader(h)
+	if err != nil {
+		return nil, err
+	}
+	total, err := h.Size()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := header.Append(make([]byte, 0, size))
+	if err != nil {
+		return nil, err
+	}
+	footer, ok := segment.ReadHint(t.config.FS, f.handle.name, total, binary.LittleEndian.Uint32(raw[size-4:]))
+	if !ok {
+		t.config.Log.Warn("hint does not fit its segment, scanning", "file", segment.HintName(f.handle.name))
+		return nil, nil
+	}
+	return footer, nil
+}
+
+// writeHint keeps the outcome of a scan, so that no later start repeats it.
+func (r *recovery) writeHint(f *file, s *scanned) {
+	if s.torn != nil || len(s.damaged) > 0 || !s.header || s.size != s.total {
+		return
+	}
+	t := r.log.tier
+	if err := segment.WriteHint(t.config.FS, f.handle.name, s.footer, r.producers.table(s.end)); err != nil {
+		t.config.Log.Warn("hint not written", "file", f.handle.name, "err", err)
+	}
+}

@@ -1,0 +1,234 @@
+package wal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// run is what the process before left, as far as it concerns all partitions.
+type run struct {
+	number      uint64
+	clean       map[ID]markerEntry // empty after an unclean stop
+	proven      bool               // what is not found was never acknowledged (R6)
+	journalFree bool               // nothing in the journal is needed any more
+}
+
+func (t *Tier) walDir() string      { return path.Join(t.config.Dir, "wal") }
+func (t *Tier) journalName() string { return path.Join(t.config.Dir, "journal") }
+func (t *Tier) markerName() string  { return path.Join(t.walDir(), "clean") }
+func (t *Tier) runName() string     { return path.Join(t.walDir(), "run") }
+
+// recover prepares the directory: reads and removes the clean marker, and after
+// an unclean stop writes back what the journal covers. When it returns nil,
+// every acknowledged byte lies in its segment file, synced.
+func (t *Tier) recover(ctx context.Context) error {
+	fsys := t.config.FS
+	fresh := false
+	if _, err := fsys.Stat(t.walDir()); isNotExist(err) {
+		fresh = true
+		if err := disk.MkdirAll(fsys, t.walDir()); err != nil {
+			return fmt.Errorf("make log directory: %w", err)
+		}
+	}
+	before, known := t.readRun()
+	t.run = run{number: before.number + 1, clean: make(map[ID]markerEntry), journalFree: true}
+	t.run.proven = fresh || known && (before.always || before.bootID != "" && before.bootID == t.config.BootID)
+	clean := known && t.readMarker(before.number)
+	if err := t.dropMarker(); err != nil {
+		return err
+	}
+	if err := t.writeRun(); err != nil {
+		return err
+	}
+	if clean {
+		t.run.proven = true
+	} else if err := t.replay(ctx); err != nil {
+		return err
+	}
+	if !t.run.journalFree {
+		return nil
+	}
+	switch err := fsys.Remove(t.journalName()); {
+	case isNotExist(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("remove old journal: %w", err)
+	}
+	if err := fsys.SyncDir(t.config.Dir); err != nil {
+		return fmt.Errorf("remove old journal: %w", err)
+	}
+	return nil
+}
+
+// dropMarker removes the clean marker, durably, before anything is appended (R10).
+func (t *Tier) dropMarker() error {
+	switch err := t.config.FS.Remove(t.markerName()); {
+	case isNotExist(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("remove clean marker: %w", err)
+	}
+	if err := t.config.FS.SyncDir(t.walDir()); err != nil {
+		return fmt.Errorf("remove clean marker: %w", err)
+	}
+	return nil
+}
+
+// target is one segment file that the journal has something for.
+type target struct {
+	id          ID
+	base, epoch uint64
+	pieces      []piece
+}
+
+// piece is an entry and where its data lies in the journal.
+type piece struct {
+	entry entry
+	at    int64
+}
+
+// replay writes back what the journal covers. Of each file the entries are
+// taken in the order they were written; one that is not whole was never
+// acknowledged, or lies synced in its file already.
+func (t *Tier) replay(ctx context.Context) error {
+	f, err := t.config.FS.Open(t.journalName(), 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open journal: %w", err)
+	}
+	defer f.Close()
+	head := make([]byte, journalHead)
+	n, _ := f.ReadAt(head, 0) // what cannot be read is no header
+	nonce, err := readJournalHead(head[:n], t.config.Store)
+	if err != nil {
+		if newer, ok := errors.AsType[*segment.VersionError](err); ok {
+			return newer
+		}
+		t.config.Log.Warn("journal cannot be read; what only it held is lost", "file", t.journalName(), "err", err)
+		return nil
+	}
+	frames, err := readFrames(f, nonce)
+	if err != nil {
+		return fmt.Errorf("read journal: %w", err)
+	}
+	list := targets(frames)
+	if len(list) == 0 {
+		return nil
+	}
+	t.config.At("replay")
+	if err := t.replayAll(ctx, f, list); err != nil {
+		return fmt.Errorf("replay journal: %w", err)
+	}
+	t.config.Log.Info("wrote back what the journal held", "frames", len(frames), "files", len(list))
+	return nil
+}
+
+// targets groups the entries of all frames by file, in the order they were
+// written, without those of files that were given up afterwards.
+func targets(frames []frame) []*target {
+	slices.SortFunc(frames, func(a, b frame) int { return cmp.Compare(a.number, b.number) })
+	type key struct {
+		id          ID
+		base, epoch uint64
+	}
+	byFile := make(map[key]*target)
+	var list []*target
+	for _, fr := range frames {
+		at := fr.data
+		for _, e := range fr.entries {
+			if e.kind == entryGone {
+				for k := range byFile {
+					if k.id == e.id && k.base < e.base {
+						byFile[k].pieces = nil
+					}
+				}
+				continue
+			}
+			k := key{e.id, e.base, e.epoch}
+			x := byFile[k]
+			if x == nil {
+				x = &target{id: e.id, base: e.base, epoch: e.epoch}
+				byFile[k] = x
+				list = append(list, x)
+			}
+			x.pieces = append(x.pieces, piece{e, at})
+			at += int64(e.length)
+		}
+	}
+	return slices.DeleteFunc(list, func(x *target) bool { return len(x.pieces) == 0 })
+}
+
+// replayAll writes back every target, several at once, and syncs the files and
+// the directories that lead to them.
+func (t *Tier) replayAll(ctx context.Context, journal disk.File, list []*target) error {
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	errs := make([]error, min(len(list), syncsAtOnce))
+	for w := range errs {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(list) && errs[w] == nil; i = int(next.Add(1)) - 1 {
+				if errs[w] = ctx.Err(); errs[w] == nil {
+					errs[w] = t.replayOne(journal, list[i])
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return t.config.FS.SyncDir(t.walDir())
+}
+
+// replayOne writes back one file. A file that is not there, or has lost its
+// header, is made again only from an entry that brings the header.
+func (t *Tier) replayOne(journal disk.File, x *target) (err error) {
+	dir := t.dir(x.id)
+	name := path.Join(dir, segment.FormatName(x.base, x.epoch))
+	f, err := t.config.FS.Open(name, disk.Write)
+	if isNotExist(err) {
+		if err := mkdirs(t.config.FS, path.Dir(dir), dir); err != nil {
+			return err
+		}
+		f, err = t.config.FS.Open(name, disk.Create)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for _, p := range x.pieces {
+		data := make([]byte, p.entry.length)
+		if _, err := journal.ReadAt(data, p.at); err != nil {
+			return fmt.Errorf("read journal: %w", err)
+		}
+		if !checkEntry(p.entry, data) {
+			continue
+		}
+		have := make([]byte, len(data))
+		if n, _ := f.ReadAt(have, p.entry.pos); n == len(have) && string(have) == string(data) {
+			continue
+		}
+		if _, err := f.WriteAt(data, p.entry.pos); err != nil {
+			return err
+		}
+	}
+	if err := f.Datasync(); err != nil {
+		return err
+	}
+	if err := t.config.FS.SyncDir(dir); err != nil {
+		return err
+	}
+	return t.config.FS.SyncDir(path.Dir(dir))
+}

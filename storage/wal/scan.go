@@ -1,0 +1,183 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// scanned is what a walk over all bytes of a segment file found.
+type scanned struct {
+	footer  *segment.Footer // index and bounds of what may be read
+	sealed  bool            // the file ends with a whole footer
+	table   *segment.Producers
+	size    int64 // position behind the last good batch
+	end     uint64
+	time    int64 // largest append time
+	total   int64 // bytes of the file
+	damaged []Damage
+	torn    error // what is wrong behind size, nil when nothing is there
+	header  bool  // the header is whole
+	marks   int64 // bytes of marks at the end of what is good
+}
+
+// scan walks over a file, whole or not, and calls visit with each good batch in
+// order; visit may be nil. What a search found behind bytes that make no sense
+// counts only when it, or something behind it, says that the log was synced
+// beyond them: then a synced batch has gone bad, and it is damage. Else they are
+// a write that was never finished, and what was found may be a piece of a
+// message in it (R10).
+func (f *file) scan(h io.ReaderAt, total int64, visit func(batch.Batch)) (*scanned, error) {
+	out := &scanned{total: total, end: f.base}
+	header, at, err := f.readHeader(h)
+	origin := segment.Origin{Base: f.base, FirstEpoch: f.epoch, Epoch: f.epoch}
+	var summary *segment.Summary
+	switch {
+	case err == nil:
+		out.header = true
+		origin = header.Origin(at)
+		raw := make([]byte, at)
+		if _, err := h.ReadAt(raw, 0); err != nil {
+			return nil, fmt.Errorf("read %s: %w", f.handle.name, err)
+		}
+		summary = segment.NewSummary(raw, f.base)
+	case !errors.Is(err, segment.ErrCorrupt):
+		return nil, err
+	}
+	out.size = origin.At
+	s := scanState{file: f, out: out, summary: summary, visit: visit, index: &segment.Footer{}}
+	scan := segment.NewScanner(h, total, origin)
+	for {
+		x, err := scan.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("scan %s: %w", f.handle.name, err)
+		}
+		s.take(x)
+	}
+	s.finish()
+	return out, nil
+}
+
+// scanState is a scan under way.
+type scanState struct {
+	file    *file
+	out     *scanned
+	summary *segment.Summary // nil once the file has damage
+	index   *segment.Footer
+	visit   func(batch.Batch)
+	held    []heldBatch // found by a search, not believed yet
+	open    *Damage     // the damage in front of them
+}
+
+// heldBatch is a batch that counts only when something proves it.
+type heldBatch struct {
+	at    int64
+	bytes batch.Batch
+}
+
+func (s *scanState) take(x segment.Stretch) {
+	switch x.Kind {
+	case segment.Whole:
+		if !x.Found || s.open == nil {
+			s.add(x.At, x.Batch)
+			return
+		}
+		s.held = append(s.held, heldBatch{x.At, append(batch.Batch(nil), x.Batch[:batch.HeaderSize]...)})
+		if x.Batch.Synced() > s.open.From {
+			s.believe()
+		}
+	case segment.Damaged:
+		d := Damage{From: x.From, To: x.To, File: s.file.handle.name, At: x.At, Err: x.Err}
+		if s.open != nil {
+			s.open.To = max(s.open.To, d.To)
+			return
+		}
+		s.open = &d
+		if x.Len == 0 { // a whole batch follows that leaves offsets out: nothing was searched
+			s.believe()
+		}
+	case segment.Torn, segment.Zeros:
+		if s.open == nil {
+			s.out.torn = x.Err
+		}
+	case segment.Sealed:
+		if s.open != nil && x.Footer != nil {
+			s.believe()
+		}
+		if x.Footer != nil {
+			s.seal(x.Footer)
+		}
+	}
+}
+
+// believe turns what was in doubt into damage with good batches behind it.
+func (s *scanState) believe() {
+	s.summary = nil
+	if s.open.To > s.open.From {
+		s.out.damaged = append(s.out.damaged, *s.open)
+	}
+	s.out.end = max(s.out.end, s.open.To)
+	s.open = nil
+	for _, h := range s.held {
+		s.add(h.at, h.bytes)
+	}
+	s.held = nil
+}
+
+// add takes a good batch, of which the header alone may be there.
+func (s *scanState) add(at int64, b batch.Batch) {
+	if s.summary != nil {
+		s.summary.Add(b)
+	}
+	f := s.index
+	if n := len(f.Index); n == 0 || at-f.Index[n-1].At >= 64<<10 {
+		f.Index = append(f.Index, segment.Entry{Offset: b.Base(), At: at, Time: b.AppendTime()})
+	}
+	last := &f.Index[len(f.Index)-1]
+	last.Time = max(last.Time, b.AppendTime())
+	out := s.out
+	out.time = max(out.time, b.AppendTime())
+	out.size = at + int64(b.Len())
+	out.end = max(out.end, b.End())
+	if b.Control() {
+		out.marks += int64(b.Len())
+		return
+	}
+	out.marks = 0
+	if f.Batches == 0 {
+		f.First, f.FirstTime = b.Base(), b.AppendTime()
+	}
+	f.Batches++
+	f.Messages += uint64(b.Count())
+	if s.visit != nil {
+		s.visit(b)
+	}
+}
+
+func (s *scanState) seal(f *segment.Footer) {
+	table, err := f.Producers()
+	if err != nil {
+		return // a footer that lies counts for nothing: the batches were all seen
+	}
+	s.out.sealed, s.out.table = true, table
+}
+
+func (s *scanState) finish() {
+	out := s.out
+	if s.open != nil {
+		out.torn = s.open.Err
+	}
+	if s.summary != nil {
+		out.footer = s.summary.Footer()
+		return
+	}
+	f := s.index
+	f.DataEnd, f.End, f.LastTime = out.size, out.end, out.time
+	out.footer = f
+}

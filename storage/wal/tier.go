@@ -1,0 +1,225 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/disk"
+)
+
+// limits are what the log takes from a disk: whoever wrote it has checked it
+// against the limits of its day, which may have been other ones.
+var limits = batch.Limits{Message: 1 << 30, Batch: 64 << 20, Body: 1 << 30, Messages: 1 << 24}
+
+// Config of a tier. Zero values mean the defaults.
+type Config struct {
+	FS           disk.FS                             // required
+	Dir          string                              // data directory; required, exists, is locked by the caller
+	Store        [16]byte                            // id of the store
+	BootID       string                              // of the machine's present run; empty: not known
+	SegmentBytes int64                               // size at which a segment file is closed; default 64 MiB
+	SegmentAge   time.Duration                       // age at which one is closed when the next batch comes; default 60 s
+	SyncInterval time.Duration                       // 0: sync before each ack; else how often a sync runs beside the acks
+	MemoryBytes  int64                               // tails and read buffers; default 256 MiB
+	Files        int                                 // open segment files; default 1,024
+	JournalBytes int64                               // most the journal grows to; default 128 MiB, less on a small disk
+	Now          func() time.Time                    // default time.Now
+	At           func(step string)                   // called at named steps; default nil
+	Header       func() (cluster [16]byte, h uint16) // cluster and history for new files; default none
+	Log          *slog.Logger                        // default: discard
+	Metrics      prometheus.Registerer               // default: none
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.FS == nil || c.Dir == "" {
+		return c, errors.New("wal: FS and Dir are required")
+	}
+	if c.SegmentBytes < 0 || c.SegmentAge < 0 || c.SyncInterval < 0 || c.MemoryBytes < 0 || c.Files < 0 || c.JournalBytes < 0 {
+		return c, errors.New("wal: a size, age or count is negative")
+	}
+	def(&c.SegmentBytes, 64<<20)
+	def(&c.SegmentAge, 60*time.Second)
+	def(&c.MemoryBytes, 256<<20)
+	def(&c.Files, 1024)
+	if c.JournalBytes == 0 {
+		c.JournalBytes = 128 << 20
+		if s, err := c.FS.Free(c.Dir); err == nil {
+			c.JournalBytes = min(c.JournalBytes, max(int64(s.Free/16), 256<<10))
+		}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.At == nil {
+		c.At = func(string) {}
+	}
+	if c.Header == nil {
+		c.Header = func() ([16]byte, uint16) { return [16]byte{}, 0 }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+func def[T int | int64 | time.Duration](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+// Tier is the write-ahead log of one data directory: all its partitions, one
+// journal and one commit loop. Safe for concurrent use.
+type Tier struct {
+	config  Config
+	memory  *memory
+	cache   *cache
+	metrics *metrics
+	run     run // what an earlier run of the process left
+	space   space
+	failed  chan struct{}
+	work    sync.WaitGroup // commit loop, checkpoint, journal growth
+	loop    func()         // commitLoop, made once: starting it allocates nothing
+	round   round          // of the commit loop
+
+	journalMu sync.Mutex // held while a frame is placed and written
+
+	mu         sync.Mutex // guards what follows; taken after a log's lock, never before
+	wake       sync.Cond  // pending has shrunk, or the tier failed
+	logs       map[ID]*Log
+	queue      []*Log // have something that no round has taken
+	committing bool
+	err        error // what poisoned the tier (R20)
+	closed     bool
+	checkpoint checkpoint
+	timer      *time.Timer // for sweep
+	armed      bool
+	idle       lruLink // logs with a tail, the longest idle first
+	pending    atomic.Int64
+}
+
+// Open prepares the log of a data directory: after an unclean stop it first
+// writes what the journal covers into the segment files, and syncs them.
+func Open(ctx context.Context, config Config) (*Tier, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	t := &Tier{config: config, failed: make(chan struct{}), logs: make(map[ID]*Log)}
+	t.memory = &memory{limit: config.MemoryBytes}
+	t.cache = &cache{fs: config.FS, limit: config.Files}
+	t.cache.ring.init()
+	t.idle.init()
+	t.wake.L = &t.mu
+	t.loop = t.commitLoop
+	t.round = round{tier: t, zeros: make([]byte, journalBlock)}
+	t.timer = time.AfterFunc(time.Hour, t.sweep)
+	t.timer.Stop()
+	t.checkpoint.files = make(map[*file]struct{})
+	t.space.init(t)
+	if t.metrics, err = newMetrics(config.Metrics, t); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	if err := t.recover(ctx); err != nil {
+		t.metrics.unregister(config.Metrics)
+		return nil, err
+	}
+	return t, nil
+}
+
+// Failed is closed when the tier is poisoned: a sync failed, or a write in a
+// way that says nothing about what is on the disk (R20).
+func (t *Tier) Failed() <-chan struct{} { return t.failed }
+
+// Err is what poisoned the tier, nil when nothing did.
+func (t *Tier) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
+
+// poison ends all writing: nothing is acknowledged from here on, whatever a
+// later sync may say.
+func (t *Tier) poison(err error) {
+	err = fmt.Errorf("%w: %w", ErrPoisoned, err)
+	t.mu.Lock()
+	if t.err != nil {
+		t.mu.Unlock()
+		return
+	}
+	t.err = err
+	logs := make([]*Log, 0, len(t.logs))
+	for _, l := range t.logs {
+		logs = append(logs, l)
+	}
+	j := t.checkpoint.journal
+	t.wake.Broadcast()
+	t.mu.Unlock()
+	if j != nil {
+		j.fail()
+	}
+	for _, l := range logs {
+		l.fail(err)
+	}
+	close(t.failed)
+}
+
+// admit is the part of the door that all partitions share: space, and the
+// bytes on their way to the disk.
+func (t *Tier) admit() error {
+	if err := t.space.check(); err != nil {
+		return err
+	}
+	if t.pending.Load() <= t.config.MemoryBytes/4 {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.pending.Load() > t.config.MemoryBytes/4 && t.err == nil && !t.closed {
+		t.wake.Wait()
+	}
+	return nil // what the log says of itself is asked next
+}
+
+// release says that bytes have arrived at the disk, or were cut off.
+func (t *Tier) release(bytes int64) {
+	limit := t.config.MemoryBytes / 4
+	if left := t.pending.Add(-bytes); left <= limit && left+bytes > limit {
+		t.mu.Lock()
+		t.wake.Broadcast()
+		t.mu.Unlock()
+	}
+}
+
+// enqueue tells the commit loop of a log, and starts the loop when it rests.
+func (t *Tier) enqueue(l *Log) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.queue = append(t.queue, l)
+	if !t.committing {
+		t.committing = true
+		t.work.Add(1)
+		go t.loop()
+	}
+}
+
+// dir is where the segment files of a partition lie.
+func (t *Tier) dir(id ID) string {
+	return path.Join(t.config.Dir, "wal", fmt.Sprintf("%x", id.Topic), fmt.Sprint(id.Partition))
+}
+
+func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

@@ -1,0 +1,164 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// OffsetAt is the offset of the first message appended at or after ms (ms since
+// 1970), the committed end when there is none.
+func (l *Log) OffsetAt(ms int64) (uint64, error) {
+	l.mu.Lock()
+	start, end := l.ends.start, l.ends.committed
+	list := slices.Clone(l.files.list)
+	l.mu.Unlock()
+	for _, f := range list {
+		size, err := f.load(source{after: end})
+		if err != nil {
+			if damage, ok := errors.AsType[*Damage](err); ok && damage != nil {
+				continue // what cannot be read has no time
+			}
+			return 0, err
+		}
+		offset, ok, err := f.offsetAt(ms, size)
+		if err != nil {
+			return 0, err
+		}
+		if ok && offset >= start {
+			return min(offset, end), nil
+		}
+		if ok {
+			return start, nil
+		}
+	}
+	return end, nil
+}
+
+// offsetAt looks for the first batch of a file that was appended at or after ms.
+func (f *file) offsetAt(ms int64, size int64) (uint64, bool, error) {
+	f.mu.Lock()
+	var span segment.Span
+	var ok bool
+	switch {
+	case f.footer != nil:
+		span, ok = f.footer.FindTime(ms)
+	case f.summary != nil:
+		span, ok = f.summary.FindTime(ms)
+	}
+	f.mu.Unlock()
+	if !ok {
+		return 0, false, nil
+	}
+	h, err := f.log.tier.cache.acquire(&f.handle, 0)
+	if err != nil {
+		return 0, false, fmt.Errorf("open segment: %w", err)
+	}
+	defer f.log.tier.cache.release(&f.handle, false)
+	scan := segment.NewScanner(h, size, segment.Origin{At: span.From, Base: f.base, FirstEpoch: f.epoch, Epoch: f.epoch})
+	for {
+		x, err := scan.Next()
+		if errors.Is(err, io.EOF) {
+			return 0, false, nil
+		}
+		if err != nil {
+			return 0, false, fmt.Errorf("read %s: %w", f.handle.name, err)
+		}
+		if x.Kind == segment.Whole && !x.Batch.Control() && x.Batch.AppendTime() >= ms {
+			return x.From, true, nil
+		}
+	}
+}
+
+// RetentionPoint is the highest offset up to which whole segment files may be
+// given up so that messages younger than maxAge (ms, 0: no bound) and the newest
+// maxBytes (0: no bound) are kept. The file that is written to always stays.
+func (l *Log) RetentionPoint(now, maxAge, maxBytes int64) uint64 {
+	l.mu.Lock()
+	start, end := l.ends.start, l.ends.committed
+	list := slices.Clone(l.files.list)
+	current := l.files.current
+	l.mu.Unlock()
+	sizes := make([]int64, len(list))
+	total := int64(0)
+	for i, f := range list {
+		size, err := f.load(source{after: end})
+		if err != nil {
+			size = 0 // what cannot be read is given up when what follows it is
+		}
+		sizes[i] = size
+		total += size
+	}
+	point := start
+	for i, f := range list {
+		if f == current || i == len(list)-1 {
+			break
+		}
+		old := maxAge > 0 && sizes[i] > 0 && now-f.lastTime() > maxAge
+		large := maxBytes > 0 && total-sizes[i] >= maxBytes
+		if !old && !large {
+			break
+		}
+		total -= sizes[i]
+		point = max(point, list[i+1].base)
+	}
+	return min(point, end)
+}
+
+// lastTime is the largest append time in the file.
+func (f *file) lastTime() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.footer != nil:
+		return f.footer.LastTime
+	case f.summary != nil:
+		return f.summary.Facts().LastTime
+	}
+	return 0
+}
+
+// Bytes is what the log's files hold, footers aside, as far as it is known.
+func (l *Log) Bytes() (files int, bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.files.list {
+		bytes += f.size
+	}
+	return len(l.files.list), bytes
+}
+
+// Verify walks over every byte of the log's files and tells what is wrong, in
+// the order of offsets: what is damaged, missing, or does not belong there.
+func (l *Log) Verify(report func(Damage)) error {
+	l.mu.Lock()
+	start, end := l.ends.start, l.ends.committed
+	known := slices.Clone(l.extents)
+	l.mu.Unlock()
+	for _, x := range known {
+		at, stop := max(x.Start, start), min(x.End, end)
+		r := l.Reader(at)
+		for r.Offset() < stop {
+			v, err := r.Next(maxRead)
+			if err == nil {
+				v.Release()
+				continue
+			}
+			d, ok := errors.AsType[*Damage](err)
+			if !ok {
+				r.Close()
+				if errors.Is(err, ErrEnd) {
+					break
+				}
+				return err
+			}
+			report(*d)
+			r.Seek(d.To)
+		}
+		r.Close()
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package wal
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+
+	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// Trim makes to the lowest offset kept, once that was decided elsewhere (R13),
+// and deletes the segment files that lie wholly below it. A reader below to
+// gets *Trimmed from now on.
+func (l *Log) Trim(to uint64) error {
+	l.mu.Lock()
+	to = min(to, l.ends.committed)
+	if l.door.closed {
+		l.mu.Unlock()
+		return ErrClosed
+	}
+	l.ends.start = max(l.ends.start, to)
+	var gone []*file
+	n := len(l.files.list)
+	for i, f := range l.files.list {
+		if f == l.files.current || i+1 < n && l.files.list[i+1].base > l.ends.start {
+			break
+		}
+		if i+1 == n && (!f.known || f.end > l.ends.start) {
+			break
+		}
+		gone = append(gone, f)
+	}
+	l.files.list = slices.Delete(l.files.list, 0, len(gone))
+	below := l.ends.start
+	if len(l.files.list) > 0 {
+		below = l.files.list[0].base
+	}
+	l.mu.Unlock()
+	if len(gone) == 0 {
+		return nil
+	}
+	return l.tier.remove(l.id, below, gone)
+}
+
+// remove deletes files. The journal is told first: what it still covers of them
+// must not come back with the next recovery.
+func (t *Tier) remove(id ID, below uint64, gone []*file) error {
+	if err := t.tombstone(id, below); err != nil {
+		return err
+	}
+	t.config.At("trim")
+	var err error
+	for _, f := range gone {
+		f.gone.Store(true)
+		t.mu.Lock()
+		delete(t.checkpoint.files, f)
+		f.since = 0
+		t.mu.Unlock()
+		err = errors.Join(err, t.cache.drop(&f.handle))
+		for _, name := range []string{f.handle.name, segment.HintName(f.handle.name)} {
+			if e := t.config.FS.Remove(name); e != nil && !isNotExist(e) {
+				err = errors.Join(err, fmt.Errorf("remove segment: %w", e))
+			}
+		}
+	}
+	return err
+}
+
+// tombstone notes in the journal that the files of a partition below an offset
+// were given up. It need not be synced: a power loss that takes it may take the
+// removal of the files too, and what comes back lies below the log's start.
+func (t *Tier) tombstone(id ID, below uint64) error {
+	t.mu.Lock()
+	j := t.checkpoint.journal
+	t.mu.Unlock()
+	if j == nil {
+		return nil
+	}
+	t.journalMu.Lock()
+	defer t.journalMu.Unlock()
+	j.number++
+	frame := beginFrame(make([]byte, 0, journalBlock), j.nonce, j.number)
+	frame = appendEntry(frame, entry{id: id, kind: entryGone, base: below})
+	endFrame(frame, 0)
+	pos, _, err := j.place(int64(len(frame)))
+	if err != nil {
+		return err
+	}
+	if _, err := j.file.WriteAt(frame[:journalBlock], pos); err != nil {
+		err = fmt.Errorf("write journal: %w", err)
+		t.poison(err)
+		return err
+	}
+	t.mu.Lock()
+	t.checkpointDue()
+	t.mu.Unlock()
+	return nil
+}
+
+// Delete removes everything the tier holds of a partition, whether it was opened
+// or not. Its Log, if there is one, is closed.
+func (t *Tier) Delete(id ID) error {
+	t.mu.Lock()
+	l := t.logs[id]
+	delete(t.logs, id)
+	delete(t.run.clean, id)
+	t.mu.Unlock()
+	var gone []*file
+	if l != nil {
+		l.close()
+		l.mu.Lock()
+		gone = l.files.list
+		l.files.list, l.files.current = nil, nil
+		l.mu.Unlock()
+		t.mu.Lock()
+		l.idle.unlink()
+		t.mu.Unlock()
+	}
+	if err := t.remove(id, math.MaxUint64, gone); err != nil {
+		return err
+	}
+	dir := t.dir(id)
+	if err := disk.RemoveAll(t.config.FS, dir); err != nil {
+		return fmt.Errorf("delete partition: %w", err)
+	}
+	if list, err := t.config.FS.ReadDir(path.Dir(dir)); err == nil && len(list) == 0 {
+		if err := t.config.FS.Remove(path.Dir(dir)); err != nil && !isNotExist(err) {
+			return fmt.Errorf("delete partition: %w", err)
+		}
+	}
+	return nil
+}
+
+// close waits until nothing of the log is on its way, and shuts its door.
+func (l *Log) close() {
+	l.mu.Lock()
+	l.door.closed = true
+	l.notify()
+	for l.tail.pending > 0 && l.door.err == nil {
+		l.wake.Wait()
+	}
+	for l.tail.drop(true) {
+	}
+	l.mu.Unlock()
+}
+
+// Partitions lists what lies on the disk, opened or not.
+func (t *Tier) Partitions() ([]ID, error) {
+	topics, err := t.config.FS.ReadDir(t.walDir())
+	if err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	var list []ID
+	for _, x := range topics {
+		raw, err := hex.DecodeString(x.Name)
+		if err != nil || len(raw) != 16 || !x.Dir {
+			continue
+		}
+		parts, err := t.config.FS.ReadDir(path.Join(t.walDir(), x.Name))
+		if err != nil {
+			return nil, fmt.Errorf("list partitions: %w", err)
+		}
+		for _, p := range parts {
+			if n, err := strconv.ParseUint(p.Name, 10, 32); err == nil && p.Dir {
+				list = append(list, ID{Topic: [16]byte(raw), Partition: uint32(n)})
+			}
+		}
+	}
+	return list, nil
+}
