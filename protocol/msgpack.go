@@ -82,7 +82,7 @@ func (c *codec) done(name string) error {
 
 // match reports whether the next value belongs to the field key.
 func (c *codec) match(key string) bool {
-	if string(c.key) != key || c.n == 0 || c.bad {
+	if len(c.key) != len(key) || c.key[0] != key[0] || string(c.key) != key || c.bad {
 		return false
 	}
 	c.stuck = false
@@ -97,13 +97,20 @@ func (c *codec) next() {
 
 func (c *codec) readKey() {
 	c.key = nil
-	if c.n > 0 && !c.bad {
-		if len(c.b) > 0 && !isString(c.b[0]) {
-			c.skip() // no field of ours has such a key
-			return
-		}
-		c.key = c.bytes()
+	if c.n == 0 || c.bad {
+		return
 	}
+	// A key of ours is a short string.
+	if b := c.b; len(b) > 0 && b[0]&0xe0 == 0xa0 && int(b[0]&0x1f) < len(b) {
+		end := 1 + int(b[0]&0x1f)
+		c.key, c.b = b[1:end], b[end:]
+		return
+	}
+	if len(c.b) > 0 && !isString(c.b[0]) {
+		c.skip()
+		return
+	}
+	c.key = c.bytes()
 }
 
 func isString(t byte) bool { return t&0xe0 == 0xa0 || t >= 0xd9 && t <= 0xdb }
@@ -156,9 +163,19 @@ func (c *codec) bigEndian(size int) uint64 {
 // integer reads an integer in any encoding; neg says that v is a negative one
 // in two's complement. Nil reads as zero.
 func (c *codec) integer() (v uint64, neg bool) {
+	// What appendUint writes, without a call.
+	switch b := c.b; {
+	case len(b) > 0 && b[0] <= 0x7f:
+		c.b = b[1:]
+		return uint64(b[0]), false
+	case len(b) > 4 && b[0] == 0xce:
+		c.b = b[5:]
+		return uint64(binary.BigEndian.Uint32(b[1:])), false
+	case len(b) > 8 && b[0] == 0xcf:
+		c.b = b[9:]
+		return binary.BigEndian.Uint64(b[1:]), false
+	}
 	switch t := c.byte(); {
-	case t <= 0x7f:
-		return uint64(t), false
 	case t >= 0xe0:
 		return uint64(int64(int8(t))), true
 	case t >= 0xcc && t <= 0xcf:

@@ -20,22 +20,21 @@ type Reader struct {
 	src   io.Reader
 	buf   []byte
 	r, w  int // buf[r:w] is read and not handed out
-	size  int // of buf once SetLimit was called
+	size  int // of buf once the limit is above HelloLimit
 	limit int
-	open  bool    // SetLimit was called
 	big   *[]byte // the pooled buffer of the frame handed out last
 }
 
 // NewReader reads frames from src through a buffer of size bytes, of which it
-// makes no more than [HelloLimit] before SetLimit is called.
+// makes no more than [HelloLimit] before SetLimit allows larger frames.
 func NewReader(src io.Reader, size int) *Reader {
 	size = max(size, 512)
 	return &Reader{src: src, buf: make([]byte, min(size, HelloLimit)), size: size, limit: HelloLimit}
 }
 
 // SetLimit sets the largest frame accepted, in bytes, its length field included,
-// and lets the buffer take its full size. It counts from the next Next on.
-func (r *Reader) SetLimit(n int) { r.limit, r.open = n, true }
+// from the next Next on. With one above [HelloLimit] the buffer takes its full size.
+func (r *Reader) SetLimit(n int) { r.limit = n }
 
 // Buffered is the number of bytes read from the source and not handed out: 0
 // means that the next Next reads from the source.
@@ -80,7 +79,7 @@ func (r *Reader) release() {
 	if r.r == r.w {
 		r.r, r.w = 0, 0
 	}
-	if r.open && len(r.buf) < r.size {
+	if r.limit > HelloLimit && len(r.buf) < r.size {
 		buf := make([]byte, r.size)
 		r.r, r.w = 0, copy(buf, r.buf[r.r:r.w])
 		r.buf = buf
