@@ -148,7 +148,7 @@ func (s *Subscription) DeltaCommitted() { s.settleDelta(0) }
 // knows (R5): the next one holds it again.
 func (s *Subscription) DeltaFailed() { s.settleDelta(dirty) }
 
-func (s *Subscription) settleDelta(becomes flag) {
+func (s *Subscription) settleDelta(becomes mark) {
 	out := s.out
 	s.out = outstanding{}
 	if !out.taken || out.generation != s.generation {

@@ -34,7 +34,7 @@ type durable struct {
 	msgs       []durableFate
 }
 
-func (d *durable) apply(t *rapid.T, x *Delta) {
+func (d *durable) apply(t rapid.TB, x *Delta) {
 	if x.Reset && x.Generation != d.generation {
 		*d = durable{x.Generation, make([]durableFate, len(d.msgs))}
 	}

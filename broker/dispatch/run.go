@@ -15,10 +15,10 @@ const (
 	kinds
 )
 
-type flag uint8
+type mark uint8
 
 const (
-	dirty    flag = 1 << iota // not in any delta yet
+	dirty    mark = 1 << iota // not in any delta yet
 	sent                      // in the delta that is out
 	received                  // held: the application has got it
 	late                      // from a hole that was filled (R15)
@@ -36,7 +36,7 @@ type run struct {
 	consumer   ConsumerID // held: holder; waiting: last holder, 0 for nobody
 	count      uint16     // deliveries that count, the present one included
 	kind       kind
-	flags      flag
+	flags      mark
 }
 
 // same reports whether x and y may be one run. Dirt does not part them: what

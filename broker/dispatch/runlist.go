@@ -5,13 +5,15 @@ import "slices"
 const (
 	nodeMax = 128 // runs in a node; one more splits it
 	nodeMin = nodeMax / 4
+
+	spareMin = 4 // emptied nodes kept in any case
 )
 
 // runlist is an ordered map from disjoint stretches of offsets to their fate:
 // a sequence of small sorted slices. Finding is two binary searches, changing
 // moves at most one node, and a hundred thousand scattered acknowledgements
-// are a few megabytes. Slices of emptied nodes are used again, so that nothing
-// is allocated once it has reached its size.
+// are a few megabytes. Slices of emptied nodes are used again, so that a list
+// that keeps its size allocates nothing.
 type runlist struct {
 	nodes []node
 	spare [][]run
@@ -25,7 +27,7 @@ type node struct {
 	runs  []run
 	end   uint64 // of the last run
 	soon  [timers]int64
-	flags flag // at least the dirt of its runs
+	flags mark // at least the dirt of its runs
 }
 
 // pos is the place of a run; it is good until the next change of the list.
@@ -34,11 +36,9 @@ type pos struct{ node, i int }
 func newRunlist() runlist { return runlist{soon: [timers]int64{never, never}} }
 
 func (l *runlist) clear() {
-	for i := range l.nodes {
-		l.spare = append(l.spare, l.nodes[i].runs[:0])
-		l.nodes[i] = node{}
+	for len(l.nodes) > 0 {
+		l.drop(len(l.nodes) - 1)
 	}
-	l.nodes = l.nodes[:0]
 	l.count = [kinds]int{}
 	l.soon = [timers]int64{never, never}
 }
@@ -166,6 +166,8 @@ func (l *runlist) grow(i int, runs []run) {
 	var buf []run
 	if k := len(l.spare); k > 0 {
 		buf, l.spare = l.spare[k-1], l.spare[:k-1]
+	} else if len(l.nodes) > 0 {
+		buf = make([]run, 0, nodeMax) // the only node of a quiet subscription stays small
 	}
 	n := node{runs: append(buf, runs...), soon: [timers]int64{never, never}}
 	if len(runs) > 0 {
@@ -198,9 +200,16 @@ func (l *runlist) delete(p pos) {
 	}
 }
 
+// drop removes the node at i and keeps its memory, but never much more than
+// the list itself has: a burst of scattered acknowledgements is not paid for
+// ever after.
 func (l *runlist) drop(i int) {
 	l.spare = append(l.spare, l.nodes[i].runs[:0])
 	l.nodes = slices.Delete(l.nodes, i, i+1)
+	for k := len(l.spare); k > len(l.nodes)+spareMin; k-- {
+		l.spare[k-1] = nil
+		l.spare = l.spare[:k-1]
+	}
 }
 
 // cover adds r where no run is, joined to its neighbours if they are alike.
