@@ -89,12 +89,15 @@ func inspectDatabase(path string) (log logExtent, err error) {
 			err = &DamagedError{path, fmt.Errorf("the database cannot be read: %v", p)}
 		}
 	}()
-	db, err := raftboltdb.New(raftboltdb.Options{
-		Path: path, BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: lockTimeout},
-	})
+	readOnly := &bbolt.Options{ReadOnly: true, Timeout: lockTimeout}
+	err = inspectLength(path, readOnly)
 	if errors.Is(err, bbolt.ErrTimeout) {
 		return log, fmt.Errorf("%w: %s", ErrInUse, path)
 	}
+	if err != nil {
+		return log, &DamagedError{path, err}
+	}
+	db, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: readOnly})
 	if err != nil {
 		return log, &DamagedError{path, err}
 	}
@@ -106,6 +109,25 @@ func inspectDatabase(path string) (log logExtent, err error) {
 		return log, &DamagedError{path, err}
 	}
 	return log, nil
+}
+
+// inspectLength says whether the file holds all the pages that its head counts.
+func inspectLength(path string, readOnly *bbolt.Options) error {
+	db, err := bbolt.Open(path, 0o600, readOnly)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	fi, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > fi.Size() {
+			return fmt.Errorf("it has %d bytes of %d", fi.Size(), tx.Size())
+		}
+		return nil
+	})
 }
 
 func readLog(db *raftboltdb.BoltStore) (log logExtent, err error) {

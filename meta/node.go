@@ -127,6 +127,9 @@ func (n *Node) snapshotOnSize(large <-chan struct{}) {
 
 // takeSnapshot takes a snapshot unless nothing has changed since the last, and clears away what a failed one left.
 func (n *Node) takeSnapshot() error {
+	if err := n.machine.err(); err != nil {
+		return fmt.Errorf("take metadata snapshot: %w", err) // Raft would flatten it to text
+	}
 	err := n.raft.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil

@@ -77,7 +77,7 @@ func (n *Node) propose(ctx context.Context, b []byte) (state.Result, error) {
 	err := n.call(ctx, func() error {
 		f := n.raft.Apply(b, enqueueTimeout)
 		if err := f.Error(); err != nil {
-			return err
+			return translate(err)
 		}
 		r = f.Response().(state.Result)
 		return nil
@@ -104,10 +104,11 @@ func outcome(err error) string {
 // Barrier waits until this node, as leader, has applied everything that was committed before the call; what must be
 // read first is read after it (R6). The errors are those of Propose.
 func (n *Node) Barrier(ctx context.Context) error {
-	return n.call(ctx, func() error { return n.raft.Barrier(enqueueTimeout).Error() })
+	return n.call(ctx, func() error { return translate(n.raft.Barrier(enqueueTimeout).Error()) })
 }
 
-// Snapshot writes a snapshot and cuts the log behind it. It does not hold up proposals.
+// Snapshot writes a snapshot and cuts the log behind it. It does not hold up proposals. A node that has stopped takes
+// none and answers why it stopped (Err).
 func (n *Node) Snapshot(ctx context.Context) error {
 	return n.call(ctx, n.takeSnapshot)
 }
@@ -133,7 +134,7 @@ func (n *Node) call(ctx context.Context, f func() error) error {
 	}()
 	select {
 	case err := <-done:
-		return translate(err)
+		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
 	case <-n.stop:
