@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"syscall"
+
+	"github.com/danubemq/danube/client"
+)
+
+// dial connects to the cluster. The error names what was tried and what would help.
+func (a *app) dial(ctx context.Context) (*client.Client, error) {
+	addrs, err := a.addresses()
+	if err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	c, err := client.Dial(ctx, addrs, client.Config{Name: "danube " + release, Logger: log})
+	if err != nil {
+		err = fmt.Errorf("connect to the broker: %w", err)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return nil, withHint(err, "`danube standalone` starts a broker; --broker or DANUBE_BROKER names another address")
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// ask calls one operation that answers something, on a connection of its own.
+func ask[A, R any](ctx context.Context, a *app, op func(*client.Admin, context.Context, A) (R, error), arg A) (R, error) {
+	c, err := a.dial(ctx)
+	if err != nil {
+		var none R
+		return none, err
+	}
+	defer c.Close()
+	return op(c.Admin(), ctx, arg)
+}
+
+// tell calls one operation that answers nothing, on a connection of its own.
+func tell[A any](ctx context.Context, a *app, op func(*client.Admin, context.Context, A) error, arg A) error {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return op(c.Admin(), ctx, arg)
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/protocol"
+)
+
+// consumeFlags is what consume was asked for.
+type consumeFlags struct {
+	subscription, from, consumer string
+	kind, output                 *choice
+	count                        *int64
+	timeout                      *time.Duration
+	noAck                        bool
+	filters                      []string
+	fromGiven, kindGiven         bool
+}
+
+func (a *app) consume() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "consume TOPIC[:N]",
+		Short: "Print messages, as a plain reader or as a consumer of a subscription",
+		Long: "Without -s it reads and stores nothing, from the latest message on unless --from says otherwise.\n" +
+			"With -s it is a consumer of that subscription, which is made when it does not exist; --from and --type\n" +
+			"count only then. A message is acknowledged after its bytes were written to standard output.\n" +
+			"text prints each payload on a line, what a terminal might act on escaped; raw prints the bytes and a newline.",
+		Example: "  danube consume orders --from earliest -o raw > orders.txt\n" +
+			"  danube consume orders -s billing --count 100 --timeout 10s -o json",
+		Args: wantArgs("TOPIC"),
+	}
+	var f consumeFlags
+	fs := cmd.Flags()
+	fs.StringVarP(&f.subscription, "subscription", "s", "", "`NAME` of the subscription; without it nothing is stored")
+	f.kind = addChoice(cmd, "type", "exclusive", "type of the subscription, when it is made", subscriptionTypes()...)
+	fs.StringVar(&f.from, "from", "latest", "where to begin: latest, earliest, an `OFFSET`, a time, or -15m")
+	f.count = addCount(fs, "count", 0, "stop after so many messages")
+	f.timeout = addDuration(fs, "timeout", 0, "stop after so long; exit code 3 when --count was not reached")
+	fs.BoolVar(&f.noAck, "no-ack", false, "do not acknowledge: the messages are given back at the end")
+	fs.StringVar(&f.consumer, "consumer", "", "`NAME` of the consumer; one of the same name is replaced")
+	fs.StringArrayVar(&f.filters, "key-filter", nil, "only messages whose key matches the `GLOB`; may be repeated")
+	f.output = addOutput(cmd, "raw")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.fromGiven, f.kindGiven = fs.Changed("from"), fs.Changed("type")
+		if f.subscription == "" {
+			for _, name := range []string{"type", "no-ack", "consumer", "key-filter"} {
+				if fs.Changed(name) {
+					return usagef("consume: --%s needs a subscription: -s NAME", name)
+				}
+			}
+		}
+		return a.runConsume(cmd.Context(), args[0], f)
+	}
+	return cmd
+}
+
+// feed yields messages: a reader or a consumer.
+type feed struct {
+	next  func(context.Context) (client.Message, error)
+	ack   func(client.Message) error // nil: nothing is acknowledged
+	close func(context.Context) error
+}
+
+func (a *app) runConsume(ctx context.Context, topic string, f consumeFlags) error {
+	start, err := parsePosition(f.from, a.now())
+	if err != nil {
+		return usagef("--from: %w", err)
+	}
+	name, partition, err := topicPart(topic)
+	if err != nil {
+		return err
+	}
+	c, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	source, err := a.openFeed(ctx, c, topic, start, f)
+	if err != nil {
+		return noSuchTopic(fmt.Errorf("consume %s: %w", topic, err), name)
+	}
+	where := name
+	if partition >= 0 {
+		where = fmt.Sprintf("%s:%d", name, partition)
+	}
+	return a.drain(ctx, source, where, f)
+}
+
+// openFeed opens a reader, or a consumer when a subscription is named.
+func (a *app) openFeed(ctx context.Context, c *client.Client, topic string, start protocol.Position, f consumeFlags) (feed, error) {
+	if f.subscription == "" {
+		r, err := c.Reader(ctx, topic, client.ReaderConfig{From: start})
+		if err != nil {
+			return feed{}, err
+		}
+		return feed{next: r.Next, close: func(context.Context) error { r.Close(); return nil }}, nil
+	}
+	queue := 1000
+	if *f.count > 0 && *f.count < int64(queue) {
+		queue = int(*f.count) // what is taken ahead is kept from other consumers
+	}
+	consumer, err := c.Consumer(ctx, topic, client.ConsumerConfig{
+		Subscription: f.subscription, Name: f.consumer, Type: parseSubscriptionType(f.kind.value), From: start,
+		Filters: f.filters, Queue: queue,
+		OnGap: func(g client.GapError) { a.noticef("danube: %v", &g) },
+	})
+	if err != nil {
+		return feed{}, err
+	}
+	_, partition, err := topicPart(topic)
+	if err != nil {
+		return feed{}, err
+	}
+	a.tellExisting(consumer.Topic(), partition, consumer.Subscribed(), f)
+	source := feed{next: consumer.Receive, ack: consumer.Ack, close: consumer.Close}
+	if f.noAck {
+		source.ack = nil
+	}
+	return source, nil
+}
+
+// tellExisting says where a subscription that exists stands, since --from and --type do not count for it.
+func (a *app) tellExisting(topic string, partition int, subscribed []protocol.SubscribeOK, f consumeFlags) {
+	for i, s := range subscribed {
+		if s.Created {
+			continue
+		}
+		where := fmt.Sprintf("%s:%d", topic, max(i, partition))
+		if f.fromGiven {
+			a.noticef("subscription %s of %s exists and stands at offset %d; --from %s does not count (`danube subscription reset %s %s --to %s` moves it)",
+				f.subscription, where, s.Cursor, f.from, where, f.subscription, f.from)
+		}
+		if f.kindGiven && s.Type.String() != f.kind.value {
+			a.noticef("subscription %s of %s exists and is %s; --type %s does not count", f.subscription, where, s.Type, f.kind.value)
+		}
+	}
+}
+
+// drain prints what the feed yields until the count is reached, the time is up, or someone says stop.
+func (a *app) drain(ctx context.Context, source feed, where string, f consumeFlags) error {
+	receiving, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if *f.timeout > 0 {
+		timer := time.AfterFunc(*f.timeout, func() { stop(errTimeIsUp) })
+		defer timer.Stop()
+	}
+	p := newPrinter(a.out, f.output.value, source.ack, stop)
+	if onTerminal(a.err) {
+		waiting := time.AfterFunc(500*time.Millisecond, func() {
+			if p.count() == 0 {
+				a.noticef("waiting at the end of %s (--from earliest reads what is there)", where)
+			}
+		})
+		defer waiting.Stop()
+	}
+	err := a.pull(receiving, source, p, *f.count)
+	// What was received and not printed is given back; what was printed is acknowledged.
+	flushErr := p.close()
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	closeErr := source.close(closing)
+	return a.ended(ended{where: where, err: err, flush: flushErr, close: closeErr, got: p.count(), want: uint64(*f.count)})
+}
+
+// errTimeIsUp is the cause when --timeout ended it.
+var errTimeIsUp = errors.New("timed out")
+
+// pull hands message after message to the printer; it returns why it ended, nil for the count.
+func (a *app) pull(ctx context.Context, source feed, p *printer, count int64) error {
+	for n := int64(0); count == 0 || n < count; {
+		m, err := source.next(ctx)
+		if gap, ok := errors.AsType[*client.GapError](err); ok {
+			a.noticef("danube: %v", gap)
+			continue
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return err
+		}
+		if err := p.print(&m); err != nil {
+			return err
+		}
+		n++
+	}
+	return nil
+}
+
+// ended is how a consumption came to its end.
+type ended struct {
+	where             string
+	err, flush, close error
+	got, want         uint64
+}
+
+// ended chooses the exit code. A reader of standard output that went away and an
+// interruption are ordinary ends, unless a count was asked for.
+func (a *app) ended(e ended) error {
+	err := e.err
+	if e.flush != nil {
+		err = e.flush
+	}
+	switch {
+	case err == nil:
+		err = e.close
+		if err == nil {
+			return nil
+		}
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe), errors.Is(err, errInterrupted):
+		if e.want == 0 {
+			return nil
+		}
+	case errors.Is(err, errTimeIsUp):
+		if e.want == 0 {
+			return nil
+		}
+		return &failure{code: exitTimedOut, err: fmt.Errorf("consume %s: %w with %d of %s", e.where, err, e.got, plural(e.want, "message"))}
+	}
+	if e.want > 0 && e.got < e.want {
+		return fmt.Errorf("consume %s: %d of %s came: %w", e.where, e.got, plural(e.want, "message"), err)
+	}
+	return fmt.Errorf("consume %s: %w", e.where, err)
+}

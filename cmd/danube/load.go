@@ -1,0 +1,307 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// originKind is where a value came from; later ones win.
+type originKind uint8
+
+const (
+	fromDefault originKind = iota
+	fromFile
+	fromEnv
+	fromFlag
+)
+
+// origin names the place a value came from.
+type origin struct {
+	kind originKind
+	name string // file, variable or flag
+	line int    // of a file
+}
+
+// where is the origin as errors and config show print it.
+func (o origin) where() string {
+	switch o.kind {
+	case fromFile:
+		if o.line > 0 {
+			return fmt.Sprintf("%s:%d", o.name, o.line)
+		}
+		return o.name
+	case fromEnv:
+		return o.name
+	case fromFlag:
+		return "--" + o.name
+	}
+	return "default"
+}
+
+// sources is what a configuration is read from.
+type sources struct {
+	file    string // "" for none
+	env     []string
+	flags   *pflag.FlagSet // nil for none
+	lenient bool           // unknown keys are warnings
+}
+
+// settingsRead is a configuration with the origin of every value.
+type settingsRead struct {
+	values   *koanf.Koanf
+	origins  map[string]origin
+	known    map[string]setting
+	unknown  []string // lenient: what was passed over
+	problems []error
+}
+
+// readSettings merges the sources, later ones over earlier ones. It returns what it could read together with an error
+// that names every problem with its place, so that one run shows them all.
+func readSettings(src sources) (*settingsRead, error) {
+	s := &settingsRead{values: koanf.New("."), origins: map[string]origin{}, known: map[string]setting{}}
+	for _, d := range settings() {
+		s.known[d.key] = d
+		s.put(d.key, d.value, origin{})
+	}
+	if src.file != "" {
+		if err := s.readFile(src.file, src.lenient); err != nil {
+			return s, err
+		}
+	}
+	if err := s.readEnv(src.env, src.lenient); err != nil {
+		return s, err
+	}
+	if src.flags != nil {
+		for _, d := range settings() {
+			if f := src.flags.Lookup(d.flag); d.flag != "" && f != nil && f.Changed {
+				s.put(d.key, f.Value.String(), origin{kind: fromFlag, name: d.flag})
+			}
+		}
+	}
+	return s, errors.Join(s.problems...)
+}
+
+// put sets a known key, or records why it cannot.
+func (s *settingsRead) put(key string, raw any, from origin) {
+	v, err := s.known[key].parse(raw)
+	if err != nil {
+		s.problems = append(s.problems, fmt.Errorf("%s: %s: %w", from.where(), key, err))
+		return
+	}
+	// Set fails only without a key.
+	_ = s.values.Set(key, v)
+	s.origins[key] = from
+}
+
+// text is a value as it would stand in the file.
+func (s *settingsRead) text(key string) string { return s.known[key].format(s.values.Get(key)) }
+
+// shown is text, a secret that is set replaced.
+func (s *settingsRead) shown(key string) string {
+	if v := s.text(key); !s.known[key].secret || v == s.known[key].value {
+		return v
+	}
+	return "(set, not shown)"
+}
+
+// config fills the typed configuration.
+func (s *settingsRead) config() (config, error) {
+	var c config
+	if err := s.values.Unmarshal("", &c); err != nil {
+		return config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	return c, nil
+}
+
+// yamlParser is koanf's parser over goccy/go-yaml.
+type yamlParser struct{}
+
+func (yamlParser) Unmarshal(b []byte) (map[string]any, error) {
+	m := map[string]any{}
+	return m, yaml.Unmarshal(b, &m)
+}
+
+func (yamlParser) Marshal(m map[string]any) ([]byte, error) { return yaml.Marshal(m) }
+
+// bytesProvider hands koanf a file that was read before.
+type bytesProvider []byte
+
+func (b bytesProvider) ReadBytes() ([]byte, error)    { return b, nil }
+func (b bytesProvider) Read() (map[string]any, error) { return nil, errors.ErrUnsupported }
+
+// readFile merges a YAML file.
+func (s *settingsRead) readFile(file string, lenient bool) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	lines, err := keyLines(text)
+	if err != nil {
+		return yamlError(file, err)
+	}
+	layer := koanf.New("\x00") // keys with dots stay whole: they are wrong, and named as written
+	if err := layer.Load(bytesProvider(text), yamlParser{}); err != nil {
+		return yamlError(file, err)
+	}
+	s.merge("", layer.Raw(), func(key string) origin { return origin{kind: fromFile, name: file, line: lines[key]} }, lenient)
+	return nil
+}
+
+// merge puts a section of a file, keys in the order of their lines.
+func (s *settingsRead) merge(section string, m map[string]any, at func(string) origin, lenient bool) {
+	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		if d := at(section+a).line - at(section+b).line; d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	for _, name := range names {
+		key, v := section+name, m[name]
+		below, isMap := v.(map[string]any)
+		_, isKey := s.known[key]
+		switch {
+		case isKey:
+			s.put(key, v, at(key))
+		case isMap && s.isSection(key):
+			s.merge(key+".", below, at, lenient)
+		case s.isSection(key) && v == nil:
+			// A section without content, as a commented-out one leaves behind.
+		case s.isSection(key):
+			s.problems = append(s.problems, fmt.Errorf("%s: %s is a section: its settings stand below it", at(key).where(), key))
+		default:
+			s.unknownKey(key, at(key), lenient)
+		}
+	}
+}
+
+func (s *settingsRead) isSection(key string) bool {
+	for k := range s.known {
+		if strings.HasPrefix(k, key+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// unknownKey records a key that does not exist, with the one that was probably meant.
+func (s *settingsRead) unknownKey(key string, from origin, lenient bool) {
+	names := slices.Sorted(maps.Keys(s.known))
+	for _, k := range slices.Clone(names) {
+		for i := strings.LastIndexByte(k, '.'); i > 0; i = strings.LastIndexByte(k[:i], '.') {
+			names = append(names, k[:i])
+		}
+	}
+	text := fmt.Sprintf("%s: unknown key %s", from.where(), key)
+	near := nearest(key, names)
+	if near == "" {
+		near = sameName(key, names)
+	}
+	if near != "" {
+		text += fmt.Sprintf("; did you mean %s?", near)
+	}
+	if lenient {
+		s.unknown = append(s.unknown, text)
+		return
+	}
+	s.problems = append(s.problems, errors.New(text))
+}
+
+// sameName finds a key with the same last part, or nearly, in another section.
+func sameName(key string, names []string) string {
+	last := func(k string) string { return k[strings.LastIndexByte(k, '.')+1:] }
+	var lasts []string
+	for _, k := range names {
+		lasts = append(lasts, last(k))
+	}
+	near := nearest(last(key), lasts)
+	for _, k := range names {
+		if near != "" && last(k) == near {
+			return k
+		}
+	}
+	return ""
+}
+
+// keyLines maps each key of a YAML text, sections included, to its line.
+func keyLines(text []byte) (map[string]int, error) {
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return nil, err
+	}
+	lines := map[string]int{}
+	var walk func(prefix string, n ast.Node)
+	walk = func(prefix string, n ast.Node) {
+		switch n := n.(type) {
+		case *ast.MappingNode:
+			for _, v := range n.Values {
+				walk(prefix, v)
+			}
+		case *ast.MappingValueNode:
+			key := prefix + n.Key.GetToken().Value
+			lines[key] = n.Key.GetToken().Position.Line
+			walk(key+".", n.Value)
+		case *ast.AnchorNode:
+			walk(prefix, n.Value)
+		}
+	}
+	for _, doc := range file.Docs {
+		walk("", doc.Body)
+	}
+	return lines, nil
+}
+
+// yamlError gives goccy's error the house's form, file and line in front.
+func yamlError(file string, err error) error {
+	if e, ok := errors.AsType[yaml.Error](err); ok && e.GetToken() != nil {
+		return fmt.Errorf("%s:%d: %s", file, e.GetToken().Position.Line, e.GetMessage())
+	}
+	return fmt.Errorf("%s: %w", file, err)
+}
+
+// readEnv merges the DANUBE_ variables. Variables that other parts use, and those that Kubernetes sets for a service
+// of the name danube, are no settings. An unknown one that is near a setting is an error like an unknown key.
+func (s *settingsRead) readEnv(environ []string, lenient bool) error {
+	byName := map[string]string{}
+	for key := range s.known {
+		byName[envName(key)] = key
+	}
+	provider := env.Provider(".", env.Opt{
+		Prefix:      "DANUBE_",
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(name, value string) (string, any) {
+			if key, ok := byName[name]; ok {
+				s.put(key, value, origin{kind: fromEnv, name: name})
+				return "", nil
+			}
+			if near := nearest(name, slices.Sorted(maps.Keys(byName))); near != "" && !foreignVariable(name) {
+				text := fmt.Sprintf("unknown variable %s; did you mean %s?", name, near)
+				if lenient {
+					s.unknown = append(s.unknown, text)
+				} else {
+					s.problems = append(s.problems, errors.New(text))
+				}
+			}
+			return "", nil
+		},
+	})
+	if _, err := provider.Read(); err != nil {
+		return fmt.Errorf("read the environment: %w", err)
+	}
+	return nil
+}
+
+func foreignVariable(name string) bool {
+	return name == "DANUBE_BROKER" || name == "DANUBE_CONFIG" || name == "DANUBE_PORT" ||
+		strings.HasPrefix(name, "DANUBE_PORT_") || strings.HasPrefix(name, "DANUBE_SERVICE_")
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
+)
+
+// printJSON writes v as one JSON document. Lists that are empty are written as [], never as null.
+func printJSON(w io.Writer, v any) error {
+	value := reflect.New(reflect.TypeOf(v)).Elem()
+	value.Set(reflect.ValueOf(v))
+	fillLists(value)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(value.Interface()); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}
+
+// fillLists replaces nil slices below v by empty ones. What lies behind slices of the caller is changed too.
+func fillLists(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fillLists(v.Field(i))
+			}
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			fillLists(v.Elem())
+		}
+	case reflect.Slice:
+		if v.IsNil() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
+		for i := range v.Len() {
+			fillLists(v.Index(i))
+		}
+	}
+}
+
+// timeLayout is RFC 3339 in UTC with milliseconds.
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// table collects rows and prints them in columns without lines.
+type table struct {
+	header []string
+	rows   [][]string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// print writes the table. Without rows it writes the header alone, so that a person sees what is empty.
+func (t *table) print(w io.Writer) error {
+	var text bytes.Buffer
+	tab := tablewriter.NewTable(&text,
+		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
+			Borders: tw.BorderNone,
+			Settings: tw.Settings{
+				Separators: tw.Separators{BetweenColumns: tw.Off, BetweenRows: tw.Off, ShowHeader: tw.Off},
+				Lines:      tw.LinesNone,
+			},
+		})),
+		tablewriter.WithConfig(tablewriter.Config{
+			Header: cells(tw.On),
+			Row:    cells(tw.Off),
+		}))
+	tab.Header(t.header)
+	for _, row := range t.rows {
+		if err := tab.Append(row); err != nil {
+			return fmt.Errorf("build the table: %w", err)
+		}
+	}
+	if err := tab.Render(); err != nil {
+		return fmt.Errorf("build the table: %w", err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return fmt.Errorf("write the table: %w", err)
+		}
+	}
+	return nil
+}
+
+// cells is how a table's cells look: left, unwrapped, two blanks between the columns.
+func cells(upper tw.State) tw.CellConfig {
+	return tw.CellConfig{
+		Formatting: tw.CellFormatting{AutoFormat: upper, AutoWrap: tw.WrapNone},
+		Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
+		Padding:    tw.CellPadding{Global: tw.Padding{Right: "  ", Overwrite: true}},
+	}
+}
+
+// formatTime prints milliseconds since 1970 as RFC 3339 in UTC.
+func formatTime(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format(timeLayout)
+}
+
+// yesNo is a truth value for a table.
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// plural is "1 partition", "2 partitions".
+func plural[N int | int64 | uint64](n N, noun string) string {
+	s := strconv.FormatInt(int64(n), 10) + " " + noun
+	if n != 1 {
+		s += "s"
+	}
+	return s
+}
+
+// grouped prints a number with thin groups for a person: 3,300,000.
+func grouped[N int | int64 | uint64](n N) string {
+	s := strconv.FormatInt(int64(n), 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// durability is a level with what it means, as help and errors say it.
+func durability(level string) string {
+	switch level {
+	case "local":
+		return "local (synced to the broker's disk)"
+	case "warm":
+		return "warm (disk and write buffer with one replica)"
+	case "object":
+		return "object (in the object store)"
+	}
+	return level
+}

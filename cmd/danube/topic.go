@@ -1,0 +1,359 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/protocol"
+)
+
+// topic is `danube topic`.
+func (a *app) topic() *cobra.Command {
+	return group("topic", "Create, list, look into and delete topics",
+		a.topicCreate(), a.topicList(), a.topicDescribe(), a.topicDelete(), a.topicSet(),
+		a.topicPeek(), a.topicVerify(), a.topicTruncate(), a.topicResolve())
+}
+
+// topicName reads a topic that must be whole, without :N.
+func topicName(s string) (string, error) {
+	full, partition, err := protocol.ParseTopic(s)
+	if err != nil {
+		return "", &failure{code: exitUsage, err: err}
+	}
+	if partition >= 0 {
+		return "", usagef("%s names one partition; the whole topic is %s", s, full)
+	}
+	return full, nil
+}
+
+// topicPart reads a topic, or TOPIC:N; the partition is -1 for all.
+func topicPart(s string) (string, int, error) {
+	full, partition, err := protocol.ParseTopic(s)
+	if err != nil {
+		return "", 0, &failure{code: exitUsage, err: err}
+	}
+	return full, partition, nil
+}
+
+// topicFlags are the settings a topic is made with.
+type topicFlags struct {
+	partitions *int64
+	durability *choice
+	reliable   *bool
+}
+
+func addTopicFlags(cmd *cobra.Command, when string) topicFlags {
+	return topicFlags{
+		partitions: addCount(cmd.Flags(), "partitions", 1, "partitions of the topic"+when),
+		durability: addChoice(cmd, "durability", "", "what an acknowledgement survives"+when, "local", "warm", "object"),
+		reliable:   cmd.Flags().Bool("reliable", true, "keep messages in a log; false passes them through and keeps nothing"+when),
+	}
+}
+
+func (f topicFlags) config() (protocol.TopicConfig, error) {
+	if *f.partitions < 1 || *f.partitions > 1<<16 {
+		return protocol.TopicConfig{}, usagef("--partitions %d: is not between 1 and %d", *f.partitions, 1<<16)
+	}
+	if !*f.reliable && f.durability.value != "" {
+		return protocol.TopicConfig{}, usagef("--durability %s: a topic with --reliable=false keeps nothing", f.durability.value)
+	}
+	return protocol.TopicConfig{Partitions: int(*f.partitions), Durability: f.durability.value, NonReliable: !*f.reliable}, nil
+}
+
+// createdTopic is topic create -o json.
+type createdTopic struct {
+	Topic    string               `json:"topic"`
+	ID       string               `json:"id"`
+	Created  bool                 `json:"created"`
+	Reliable bool                 `json:"reliable"`
+	Config   protocol.TopicConfig `json:"config"`
+}
+
+func (a *app) topicCreate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "create TOPIC",
+		Short:   "Create a topic; doing it again with the same settings is no error",
+		Example: "  danube topic create orders --partitions 3 --retention-time 7d",
+		Args:    wantArgs("TOPIC"),
+	}
+	flags := addTopicFlags(cmd, "")
+	keep := addDuration(cmd.Flags(), "retention-time", 0, "how long messages are kept; 0 for ever")
+	size := addSize(cmd.Flags(), "retention-bytes", 0, "how much is kept of each partition; 0 for all")
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := topicName(args[0])
+		if err != nil {
+			return err
+		}
+		settings, err := flags.config()
+		if err != nil {
+			return err
+		}
+		settings.RetentionMS, settings.RetentionBytes = keep.Milliseconds(), *size
+		made, err := ask(cmd.Context(), a, (*client.Admin).TopicCreate, protocol.TopicCreate{Topic: name, Config: settings})
+		if err != nil {
+			return fmt.Errorf("create topic %s: %w", name, err)
+		}
+		if output.value == "json" {
+			return printJSON(a.out, createdTopic{made.Topic, made.ID, made.Created, !made.Config.NonReliable, made.Config})
+		}
+		what := "topic exists with these settings:"
+		if made.Created {
+			what = "created topic"
+		}
+		fmt.Fprintf(a.out, "%s %s (%s)\n", what, made.Topic, madeWith(made.Config.Partitions, !made.Config.NonReliable, made.Config.Durability))
+		return nil
+	}
+	return cmd
+}
+
+// madeWith is "1 partition, durability local".
+func madeWith(partitions int, reliable bool, level string) string {
+	if !reliable {
+		return plural(partitions, "partition") + ", not reliable"
+	}
+	return plural(partitions, "partition") + ", durability " + level
+}
+
+func (a *app) topicList() *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List topics", Args: wantArgs()}
+	prefix := cmd.Flags().String("prefix", "", "only topics whose full name begins so, as /default/or")
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		list, err := a.allTopics(cmd.Context(), *prefix)
+		if err != nil {
+			return fmt.Errorf("list topics: %w", err)
+		}
+		if output.value == "json" {
+			return printJSON(a.out, list)
+		}
+		t := table{header: []string{"topic", "partitions", "durability", "subscriptions", "retention"}}
+		for _, s := range list.Topics {
+			t.add(s.Topic, strconv.Itoa(s.Partitions), levelOf(s.Reliable, s.Durability), strconv.Itoa(s.Subscriptions),
+				retention(s.RetentionMS, s.RetentionBytes))
+		}
+		return t.print(a.out)
+	}
+	return cmd
+}
+
+// allTopics reads every page of the list over one connection.
+func (a *app) allTopics(ctx context.Context, prefix string) (protocol.TopicList, error) {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return protocol.TopicList{}, err
+	}
+	defer c.Close()
+	var list protocol.TopicList
+	arg := protocol.ListArgs{Prefix: prefix, Limit: 10_000}
+	for {
+		page, err := c.Admin().TopicList(ctx, arg)
+		if err != nil {
+			return protocol.TopicList{}, err
+		}
+		list.Topics = append(list.Topics, page.Topics...)
+		if !page.More || len(page.Topics) == 0 {
+			return list, nil
+		}
+		arg.After = page.Topics[len(page.Topics)-1].Topic
+	}
+}
+
+func levelOf(reliable bool, level string) string {
+	if !reliable {
+		return "not reliable"
+	}
+	return level
+}
+
+// retention is "48h, 1GiB", or "all" for a topic from which nothing is deleted unasked.
+func retention(ms, bytes int64) string {
+	var parts []string
+	if ms > 0 {
+		parts = append(parts, formatDuration(time.Duration(ms)*time.Millisecond))
+	}
+	if bytes > 0 {
+		parts = append(parts, formatSize(bytes))
+	}
+	if len(parts) == 0 {
+		return "all"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (a *app) topicDescribe() *cobra.Command {
+	cmd := &cobra.Command{Use: "describe TOPIC[:N]", Short: "Show a topic, its partitions and subscriptions", Args: wantArgs("TOPIC")}
+	all := cmd.Flags().Bool("all", false, "also ranges, ceilings and store ids")
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, partition, err := topicPart(args[0])
+		if err != nil {
+			return err
+		}
+		d, err := ask(cmd.Context(), a, (*client.Admin).TopicDescribe, protocol.TopicArgs{Topic: name, Partition: partition})
+		if err != nil {
+			return fmt.Errorf("describe topic %s: %w", name, err)
+		}
+		if output.value == "json" {
+			return printJSON(a.out, d)
+		}
+		return describeTopic(a.out, *d, *all)
+	}
+	return cmd
+}
+
+func (a *app) topicDelete() *cobra.Command {
+	cmd := &cobra.Command{Use: "delete TOPIC", Short: "Delete a topic with its messages and subscriptions", Args: wantArgs("TOPIC")}
+	yes := addYes(cmd.Flags())
+	force := cmd.Flags().Bool("force", false, "also with producers and consumers attached")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := topicName(args[0])
+		if err != nil {
+			return err
+		}
+		if err := a.confirm(*yes, "delete topic "+name+" with all its messages"); err != nil {
+			return err
+		}
+		if err := tell(cmd.Context(), a, (*client.Admin).TopicDelete, protocol.TopicArgs{Topic: name, Partition: -1, Force: *force}); err != nil {
+			return fmt.Errorf("delete topic %s: %w", name, err)
+		}
+		fmt.Fprintf(a.out, "deleted topic %s\n", name)
+		return nil
+	}
+	return cmd
+}
+
+func addYes(fs *pflag.FlagSet) *bool { return fs.BoolP("yes", "y", false, "go ahead without asking") }
+
+func (a *app) topicSet() *cobra.Command {
+	cmd := &cobra.Command{Use: "set TOPIC", Short: "Change settings of a topic; what is not named stays", Args: wantArgs("TOPIC")}
+	keep := addDuration(cmd.Flags(), "retention-time", 0, "how long messages are kept; 0 for ever")
+	size := addSize(cmd.Flags(), "retention-bytes", 0, "how much is kept of each partition; 0 for all")
+	level := addChoice(cmd, "durability", "", "what an acknowledgement survives", "local", "warm", "object")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, err := topicName(args[0])
+		if err != nil {
+			return err
+		}
+		change := protocol.TopicSet{Topic: name}
+		if cmd.Flags().Changed("retention-time") {
+			ms := keep.Milliseconds()
+			change.RetentionMS = &ms
+		}
+		if cmd.Flags().Changed("retention-bytes") {
+			change.RetentionBytes = size
+		}
+		if cmd.Flags().Changed("durability") {
+			change.Durability = &level.value
+		}
+		if change.RetentionMS == nil && change.RetentionBytes == nil && change.Durability == nil {
+			return usagef("topic set: nothing to change: name --retention-time, --retention-bytes or --durability")
+		}
+		if err := tell(cmd.Context(), a, (*client.Admin).TopicSet, change); err != nil {
+			return fmt.Errorf("set topic %s: %w", name, err)
+		}
+		fmt.Fprintf(a.out, "changed topic %s\n", name)
+		return nil
+	}
+	return cmd
+}
+
+// describeTopic prints a topic for a person.
+func describeTopic(w io.Writer, d protocol.TopicDescription, all bool) error {
+	level := "none: the topic is not reliable and keeps nothing"
+	if d.Reliable {
+		level = durability(d.Durability)
+	}
+	if d.Sync == "interval" {
+		level += "; synced at intervals only: acknowledgements survive a killed process, not a power loss"
+	}
+	fmt.Fprintf(w, "topic       %s\n", d.Topic)
+	if all {
+		fmt.Fprintf(w, "id          %s\n", d.ID)
+	}
+	fmt.Fprintf(w, "durability  %s\nretention   %s\n\n", level, retention(d.RetentionMS, d.RetentionBytes))
+	if err := describePartitions(w, d.Partitions, all); err != nil {
+		return err
+	}
+	if err := describeRanges(w, d.Partitions, all); err != nil {
+		return err
+	}
+	if len(d.Subscriptions) == 0 {
+		fmt.Fprintln(w, "\nno subscriptions")
+		return nil
+	}
+	fmt.Fprintln(w)
+	return subscriptionTable(w, d.Subscriptions)
+}
+
+func describePartitions(w io.Writer, parts []protocol.PartitionDescription, all bool) error {
+	t := table{header: []string{"partition", "owner", "state", "log start", "next offset", "size", "segments", "producers"}}
+	if all {
+		t.header = append(t.header, "epoch", "committed end", "ceiling")
+	}
+	for _, p := range parts {
+		state := p.State
+		if p.Reason != "" {
+			state += ": " + p.Reason
+		}
+		row := []string{strconv.Itoa(p.Partition), p.Owner, state, u64(p.LogStart), u64(p.NextOffset), roughSize(p.Bytes),
+			strconv.Itoa(p.Segments), strconv.Itoa(p.Producers)}
+		if all {
+			row = append(row, u64(p.Epoch), u64(p.CommittedEnd), u64(p.Ceiling))
+		}
+		t.add(row...)
+	}
+	return t.print(w)
+}
+
+// describeRanges prints the ranges that are not whole, or all of them.
+func describeRanges(w io.Writer, parts []protocol.PartitionDescription, all bool) error {
+	t := table{header: []string{"partition", "offsets", "status", "detail"}}
+	if all {
+		t.header = append(t.header, "epoch", "stores")
+	}
+	for _, p := range parts {
+		for _, r := range p.Ranges {
+			whole := r.Status == "OPEN" || r.Status == "SEALED"
+			if whole && r.Detail == "" && !all {
+				continue
+			}
+			row := []string{strconv.Itoa(p.Partition), offsets(r.Start, r.End), rangeStatus(r.Status), r.Detail}
+			if all {
+				row = append(row, u64(r.Epoch), strings.Join(r.Stores, " "))
+			}
+			t.add(row...)
+		}
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	return t.print(w)
+}
+
+// rangeStatus is a status in the words of output: LIMBO is an internal word.
+func rangeStatus(s string) string {
+	if s == "LIMBO" {
+		return "unverified"
+	}
+	return s
+}
+
+// offsets is [from, to) as its first and last offset.
+func offsets(from, to uint64) string {
+	if from >= to {
+		return "none from " + u64(from)
+	}
+	return u64(from) + "-" + u64(to-1)
+}
+
+func u64(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/protocol"
+)
+
+func (a *app) topicVerify() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify TOPIC[:N]",
+		Short: "Read a topic through all its tiers and report what is wrong",
+		Long:  "Reads every batch of the topic, checks its CRCs and that offsets follow on each other.\nExit code 1 when something was found.",
+		Args:  wantArgs("TOPIC"),
+	}
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, partition, err := topicPart(args[0])
+		if err != nil {
+			return err
+		}
+		stop := a.busy("verifying " + name)
+		report, err := ask(cmd.Context(), a, (*client.Admin).TopicVerify, protocol.TopicArgs{Topic: name, Partition: partition})
+		stop()
+		if err != nil {
+			return fmt.Errorf("verify topic %s: %w", name, err)
+		}
+		if output.value == "json" {
+			err = printJSON(a.out, report)
+		} else {
+			err = printVerify(a.out, *report)
+		}
+		if err != nil {
+			return err
+		}
+		if n := countFindings(*report); n > 0 {
+			return fmt.Errorf("verify topic %s: %s", name, plural(n, "finding"))
+		}
+		return nil
+	}
+	return cmd
+}
+
+func countFindings(r protocol.VerifyReport) int {
+	n := 0
+	for _, p := range r.Partitions {
+		n += len(p.Findings)
+	}
+	return n
+}
+
+func printVerify(w io.Writer, r protocol.VerifyReport) error {
+	t := table{header: []string{"partition", "offsets", "messages", "size", "findings"}}
+	found := table{header: []string{"partition", "offsets", "tier", "file", "at", "what"}}
+	for _, p := range r.Partitions {
+		t.add(strconv.Itoa(p.Partition), offsets(p.From, p.To), grouped(p.Messages), roughSize(p.Bytes), strconv.Itoa(len(p.Findings)))
+		for _, f := range p.Findings {
+			found.add(strconv.Itoa(p.Partition), offsets(f.From, f.To), f.Tier, f.File, strconv.FormatInt(f.At, 10), f.What)
+		}
+	}
+	if err := t.print(w); err != nil || len(found.rows) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	return found.print(w)
+}
+
+func (a *app) topicTruncate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "truncate TOPIC[:N] --before OFFSET",
+		Short:   "Remove what lies before an offset",
+		Example: "  danube topic truncate orders:0 --before 100000 --dry-run",
+		Args:    wantArgs("TOPIC"),
+	}
+	before := addCount(cmd.Flags(), "before", 0, "first offset that is kept")
+	dry := cmd.Flags().Bool("dry-run", false, "only say what would go")
+	yes := addYes(cmd.Flags())
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, partition, err := topicPart(args[0])
+		if err != nil {
+			return err
+		}
+		if !cmd.Flags().Changed("before") {
+			return usagef("topic truncate: --before is missing")
+		}
+		arg := protocol.Truncate{Topic: name, Partition: partition, Before: uint64(*before)}
+		res, err := a.truncate(cmd.Context(), arg, *dry, *yes)
+		if err != nil {
+			return fmt.Errorf("truncate topic %s: %w", args[0], err)
+		}
+		if output.value == "json" {
+			return printJSON(a.out, res)
+		}
+		verb := "removed"
+		if *dry {
+			verb = "would remove"
+		}
+		fmt.Fprintf(a.out, "%s %s of %s; the log begins at %d\n", verb, removed(*res), args[0], res.LogStart)
+		return nil
+	}
+	return cmd
+}
+
+// removed says what a truncation takes, and what of it somebody has not yet read.
+func removed(t protocol.Truncated) string {
+	if t.LogStart <= t.Was {
+		return "nothing"
+	}
+	s := "offsets " + offsets(t.Was, t.LogStart)
+	if t.Unacked > 0 {
+		s += fmt.Sprintf(" (%s not acknowledged by every subscription)", plural(t.Unacked, "message"))
+	}
+	return s
+}
+
+// truncate asks the broker what would go, asks the person, and does it.
+func (a *app) truncate(ctx context.Context, arg protocol.Truncate, dry, yes bool) (*protocol.Truncated, error) {
+	c, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if arg.Partition < 0 {
+		d, err := c.Admin().TopicDescribe(ctx, protocol.TopicArgs{Topic: arg.Topic, Partition: -1})
+		if err != nil {
+			return nil, err
+		}
+		if len(d.Partitions) > 1 {
+			return nil, usagef("offsets belong to a partition: name one, %s:0 to %s:%d", arg.Topic, arg.Topic, len(d.Partitions)-1)
+		}
+		arg.Partition = 0
+	}
+	arg.DryRun = true
+	res, err := c.Admin().TopicTruncate(ctx, arg)
+	if err != nil || dry || res.LogStart <= res.Was {
+		return res, err
+	}
+	if err := a.confirm(yes, "remove "+removed(*res)+" of "+arg.Topic); err != nil {
+		return nil, err
+	}
+	arg.DryRun = false
+	return c.Admin().TopicTruncate(ctx, arg)
+}
+
+func (a *app) topicResolve() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "resolve TOPIC:N --lost|--accept-gap|--adopt",
+		Short: "Settle a range of offsets whose store is away",
+		Long: "--lost makes the range lost for good. --accept-gap lets waiting consumers pass it now and leaves\n" +
+			"it as it is. --adopt makes what a returned store holds of a lost range readable.",
+		Args: wantArgs("TOPIC:N"),
+	}
+	span := cmd.Flags().String("range", "", "offsets `A-B`, both included; without it every such range of the partition")
+	lost := cmd.Flags().Bool("lost", false, "the range is lost for good")
+	gap := cmd.Flags().Bool("accept-gap", false, "consumers pass it now; it stays open")
+	adopt := cmd.Flags().Bool("adopt", false, "what a returned store holds of it counts")
+	yes := addYes(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, partition, err := topicPart(args[0])
+		if err != nil {
+			return err
+		}
+		if partition < 0 {
+			return usagef("topic resolve: %s names no partition: TOPIC:N", args[0])
+		}
+		arg := protocol.Resolve{Topic: name, Partition: partition}
+		if arg.How, err = resolution(*lost, *gap, *adopt); err != nil {
+			return err
+		}
+		if *span != "" {
+			r, err := parseRange(*span)
+			if err != nil {
+				return usagef("--range: %w", err)
+			}
+			arg.From, arg.To = r.From, r.To
+		}
+		if *lost {
+			if err := a.confirm(*yes, "give up what is missing of "+args[0]+" for good"); err != nil {
+				return err
+			}
+		}
+		if err := tell(cmd.Context(), a, (*client.Admin).TopicResolve, arg); err != nil {
+			return fmt.Errorf("resolve %s: %w", args[0], err)
+		}
+		fmt.Fprintf(a.out, "resolved %s: %s\n", args[0], arg.How)
+		return nil
+	}
+	return cmd
+}
+
+func resolution(lost, gap, adopt bool) (string, error) {
+	how := ""
+	for word, on := range map[string]bool{"lost": lost, "accept-gap": gap, "adopt": adopt} {
+		if on && how != "" {
+			return "", usagef("topic resolve: --lost, --accept-gap and --adopt exclude each other")
+		}
+		if on {
+			how = word
+		}
+	}
+	if how == "" {
+		return "", &failure{code: exitUsage, err: errors.New("topic resolve: one of --lost, --accept-gap and --adopt is missing")}
+	}
+	return how, nil
+}
