@@ -1,0 +1,277 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// many returns a state with n topics of one partition, each with one subscription, and the owner of them all.
+func many(t testing.TB, n int) (*State, Owner) {
+	t.Helper()
+	s := New()
+	s.Apply(1, &RegisterStore{Store: storeID(1), Broker: "n1", Nonce: [16]byte{1}})
+	o := Owner{storeID(1), 1}
+	for i := range n {
+		id := TopicID{byte(i), byte(i >> 8), 1}
+		name := fmt.Sprintf("/default/some-topic-name-%05d", i)
+		r := s.ApplyBytes(2, mustEncode(t, &CreateTopic{ID: id, Name: name, Owners: []Owner{o}, Settings: TopicSettings{Partitions: 1, Reliable: true, Durability: LevelLocal}}))
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		r = s.ApplyBytes(3, mustEncode(t, &CreateSubscription{Topic: id, Name: "subscription", Type: Shared, Start: []uint64{0}}))
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	return s, o
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestTenThousandTopicsAndSubscriptionsStaySmall(t *testing.T) {
+	const topics = 10_000
+	before := heap()
+	s, _ := many(t, topics)
+	used := (heap() - before) / topics
+	t.Logf("%d bytes of heap a topic with one partition and one subscription", used)
+	if used > 2048 {
+		t.Errorf("%d bytes a topic; the target is 2 KiB", used)
+	}
+	runtime.KeepAlive(s)
+}
+
+// TestCursorBytesPerSecondAreBounded states what cursors cost the Raft log: of one command every 500 ms, at most 32
+// bytes for each subscription that moved and 3 bytes for each scattered ack. Ten thousand moving subscriptions, one of
+// them with a hundred thousand scattered acks above its prefix, take less than 1 MiB a second for good.
+func TestCursorBytesPerSecondAreBounded(t *testing.T) {
+	const (
+		subs, scattered      = 10_000, 100_000
+		interval             = 500 * time.Millisecond
+		perSub, perScattered = 32, 3
+	)
+	s, o := many(t, subs)
+	for i := range subs {
+		id := TopicID{byte(i), byte(i >> 8), 1}
+		if r := s.Apply(4, &UpdatePartitions{Entries: []PartitionUpdate{{Topic: id, Epoch: 1, Ceiling: 1 << 40}}}); r.Entry(0) != nil {
+			t.Fatal(r.Entry(0))
+		}
+	}
+	_ = o
+	index := uint64(5)
+	send := func(c *MoveCursors) (size int) {
+		for _, p := range Split(c) {
+			b := mustEncode(t, p.Command)
+			size += len(b)
+			r := s.ApplyBytes(index, b)
+			index++
+			if r.Err != nil || r.Entries != nil {
+				t.Fatalf("refused: %v %v", r.Err, r.Entries)
+			}
+		}
+		return size
+	}
+	// Acks from 1,000 up to a thousand apart, with gaps that do not repeat: no bitmap helps.
+	acks := func(round int) (o Offsets) {
+		at := uint64(1<<30) + uint64(round)
+		for i := range scattered {
+			at += 500 + uint64(i*7919%1000)
+			o = append(o, OffsetRange{at, at + 1})
+		}
+		return o
+	}
+	tick := func(round int, burst Offsets) int {
+		c := &MoveCursors{}
+		for i := range subs {
+			d := CursorDelta{Subscription: uint64(i + 1), Epoch: 1, Prefix: uint64(round+1)<<20 + uint64(i)}
+			if i == 0 {
+				d.Prefix, d.Acked = 0, burst
+			}
+			c.Entries = append(c.Entries, d)
+		}
+		return send(c)
+	}
+	first := tick(0, acks(0))
+	steady := 0
+	const rounds = 4
+	for round := 1; round <= rounds; round++ {
+		// Each interval the scattered subscription acknowledges a thousand more.
+		steady += tick(round, acks(round)[:1000])
+	}
+	steady /= rounds
+	t.Logf("interval with all scattered acks: %d bytes; then %d bytes an interval, %.2f MiB a second",
+		first, steady, float64(steady)*float64(time.Second)/float64(interval)/(1<<20))
+	if most := subs*perSub + scattered*perScattered; first > most {
+		t.Errorf("%d bytes at once, at most %d", first, most)
+	}
+	if most := subs*perSub + 1000*perScattered; steady > most {
+		t.Errorf("%d bytes an interval, at most %d", steady, most)
+	}
+	if got := len(s.SubscriptionByID(1).Cursors[0].Acked); got < scattered {
+		t.Errorf("%d ranges are kept of %d", got, scattered)
+	}
+	roundTrip(t, s)
+}
+
+func TestAThousandRestartsLeaveOneRange(t *testing.T) {
+	s := New()
+	s.Apply(1, &RegisterStore{Store: storeID(1), Broker: "n1", Nonce: [16]byte{1}})
+	s.Apply(2, &CreateTopic{ID: topicID(1), Name: "/default/a", Owners: []Owner{{storeID(1), 1}}, Settings: TopicSettings{Partitions: 1, Reliable: true, Durability: LevelLocal}})
+	const restarts = 1000
+	for i := range restarts {
+		r := s.Apply(3, &RegisterStore{Store: storeID(1), Broker: "n1", Nonce: [16]byte{2, byte(i), byte(i >> 8)}})
+		// Every second run writes something.
+		open := PartitionOpen{Topic: topicID(1), Epoch: uint64(i + 1), End: uint64((i + 1) / 2)}
+		if r := s.Apply(4, &OpenPartitions{Owner: Owner{storeID(1), r.Incarnation}, Entries: []PartitionOpen{open}}); r.Entry(0) != nil {
+			t.Fatalf("restart %d: %v", i, r.Entry(0))
+		}
+	}
+	p := s.Partition(topicID(1), 0)
+	if len(p.Ranges) != 2 || len(p.Ranges[0].Epochs) != restarts/2 || p.Epoch != restarts+1 {
+		t.Fatalf("%d ranges, %d epochs in the first", len(p.Ranges), len(p.Ranges[0].Epochs))
+	}
+	// The value of every offset still has its epoch (R19).
+	for n := range uint64(restarts / 2) {
+		if e := p.Range(n).Epoch(n); e != 2*n+2 {
+			t.Fatalf("offset %d belongs to epoch %d", n, e)
+		}
+	}
+	roundTrip(t, s)
+}
+
+func TestSplitLosesNothing(t *testing.T) {
+	var d CursorDelta
+	d.Subscription, d.Prefix = 1, 5
+	at := uint64(1 << 40)
+	for i := range 400_000 {
+		at += 100_000 + uint64(i*7919%100_000)
+		d.Acked = append(d.Acked, OffsetRange{at, at + 1})
+	}
+	whole := &MoveCursors{Entries: []CursorDelta{{Subscription: 9, Prefix: 1}, d, {Subscription: 8, Prefix: 2}}}
+	if _, err := Encode(whole); !errors.Is(err, ErrTooLarge) {
+		t.Fatalf("encoded all at once: %v", err)
+	}
+	var acked Offsets
+	seen := map[uint64]uint64{}
+	for _, p := range Split(whole) {
+		mustEncode(t, p.Command)
+		for i, e := range p.Command.(*MoveCursors).Entries {
+			if whole.Entries[p.First+i].Subscription != e.Subscription {
+				t.Fatalf("entry %d of the whole is not subscription %d", p.First+i, e.Subscription)
+			}
+			seen[e.Subscription] = max(seen[e.Subscription], e.Prefix)
+			acked = acked.Union(e.Acked)
+		}
+	}
+	if len(acked) != len(d.Acked) || seen[9] != 1 || seen[1] != 5 || seen[8] != 2 {
+		t.Fatalf("%d acks and prefixes %v remain", len(acked), seen)
+	}
+	open := &OpenPartitions{Owner: Owner{storeID(1), 3}, Entries: make([]PartitionOpen, 30_000)}
+	n := 0
+	for _, p := range Split(open) {
+		c := p.Command.(*OpenPartitions)
+		mustEncode(t, c)
+		if p.First != n || c.Owner != open.Owner {
+			t.Fatalf("a piece begins at %d, want %d", p.First, n)
+		}
+		n += len(c.Entries)
+	}
+	if n != len(open.Entries) {
+		t.Fatalf("%d entries of %d", n, len(open.Entries))
+	}
+}
+
+func TestLookupsDoNotAllocate(t *testing.T) {
+	s, _ := many(t, 1000)
+	v := s.Freeze()
+	id := TopicID{200, 1, 1}
+	name := v.TopicByID(id).Name
+	found := 0
+	n := testing.AllocsPerRun(100, func() {
+		if v.Topic(name) != nil && v.Partition(id, 0) != nil && v.Subscription(id, "subscription") != nil && v.Store(storeID(1)) != nil && v.Partition(id, 0).Range(5) != nil {
+			found++
+		}
+	})
+	if n != 0 || found == 0 {
+		t.Fatalf("%v allocations, %d found", n, found)
+	}
+}
+
+func TestIterationIsInOrderAndStopsWhereAsked(t *testing.T) {
+	s, _ := many(t, 300)
+	s.Apply(9, &CreateNamespace{Name: "a"})
+	s.Apply(9, &CreateTopic{ID: topicID(7), Name: "/a/x", Settings: TopicSettings{Partitions: 1}})
+	last, n := "", 0
+	for topic := range s.Topics("/default/") {
+		if topic.Name <= last {
+			t.Fatalf("%s after %s", topic.Name, last)
+		}
+		last = topic.Name
+		n++
+	}
+	if n != 300 || s.TopicCount() != 301 {
+		t.Fatalf("%d topics of %d", n, s.TopicCount())
+	}
+	for topic := range s.Topics("") {
+		if topic.Name != "/a/x" {
+			t.Fatalf("first is %s", topic.Name)
+		}
+		break
+	}
+	n = 0
+	for range s.Owned(storeID(1)) {
+		n++
+	}
+	if n != 300 {
+		t.Fatalf("%d partitions are owned", n)
+	}
+}
+
+func TestNewHistoryNumbersNewEpochs(t *testing.T) {
+	s, _ := many(t, 1)
+	s.cluster.History = 3
+	r := s.Apply(9, &RegisterStore{Store: storeID(1), Broker: "n1", Nonce: [16]byte{5}})
+	id := TopicID{0, 0, 1}
+	s.Apply(10, &OpenPartitions{Owner: Owner{storeID(1), r.Incarnation}, Entries: []PartitionOpen{{Topic: id, Epoch: 1}}})
+	if e := s.Partition(id, 0).Epoch; e != 3<<48|1 {
+		t.Fatalf("epoch %#x", e)
+	}
+}
+
+func BenchmarkApplyCursors(b *testing.B) {
+	s, _ := many(b, 10_000)
+	c := &MoveCursors{}
+	for i := range 10_000 {
+		c.Entries = append(c.Entries, CursorDelta{Subscription: uint64(i + 1), Epoch: 1, Prefix: 100})
+	}
+	enc := mustEncode(b, c)
+	b.ReportMetric(float64(len(enc))/10_000, "bytes/entry")
+	for b.Loop() {
+		if r := s.ApplyBytes(5, enc); r.Err != nil {
+			b.Fatal(r.Err)
+		}
+		s.Freeze()
+	}
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	s, _ := many(b, 10_000)
+	for b.Loop() {
+		var buf bytes.Buffer
+		if _, err := s.WriteTo(&buf); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := Restore(&buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
