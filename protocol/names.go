@@ -29,7 +29,7 @@ const DefaultNamespace = "default"
 const MaxNamePart = 255
 
 // MaxPartitions bounds the partitions of a topic.
-const MaxPartitions = 100_000
+const MaxPartitions = 1024
 
 // allowed is what errors say about names.
 const allowed = "allowed are letters, digits and . _ - (at most 255 bytes a part)"

@@ -374,6 +374,6 @@ type Error struct {
 	Broker  string `msgpack:"b,omitempty"` // MOVED: the owner's name
 	Address string `msgpack:"a,omitempty"` // MOVED: host:port of the owner
 	Epoch   uint64 `msgpack:"e,omitempty"` // MOVED, UNKNOWN_EPOCH: the current epoch
-	Want    uint64 `msgpack:"w,omitempty"` // BAD_SEQUENCE: the sequence expected next; ABOVE_END: the end
+	Want    uint64 `msgpack:"w,omitempty"` // BAD_SEQUENCE: the sequence expected next; ABOVE_END: the end; BELOW_LOG_START: the start
 	Request string `msgpack:"r,omitempty"` // id that stands in the broker's log too
 }
