@@ -206,17 +206,8 @@ func (p Pending) Wait() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
-		if p.cut < len(l.cuts) && l.cuts[p.cut] < p.end {
-			return ErrFull
-		}
-		if l.ends.committed >= p.end {
-			return nil
-		}
-		if l.door.err != nil {
-			return l.door.err
-		}
-		if l.door.closed && l.tail.pending == 0 {
-			return ErrClosed
+		if done, err := p.outcome(); done {
+			return err
 		}
 		l.wake.Wait()
 	}

@@ -1,0 +1,371 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/danubemq/danube/meta"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/storage"
+)
+
+// Broker is one node: it serves the partitions it owns to clients. Open makes
+// one that is ready, Run serves until its context ends.
+type Broker struct {
+	cfg      Config
+	log      *slog.Logger
+	ctx      context.Context // ends when the broker shuts down
+	cancel   context.CancelFunc
+	store    *storage.Store
+	meta     *meta.Node
+	owner    state.Owner // this store in this run
+	clients  net.Listener
+	http     *httpServer
+	metrics  *metrics
+	ceilings *ceilingKeeper
+	cursors  *cursorKeeper
+	wg       sync.WaitGroup // everything that runs beside Run
+	lastConn atomic.Uint64
+	ready    atomic.Bool
+
+	operations map[string]operation
+
+	mu       sync.RWMutex // guards what follows
+	parts    map[partitionKey]*partition
+	opening  map[partitionKey]*opening
+	conns    map[*conn]struct{}
+	stopping bool
+	// recovered are logs whose epoch could not be opened yet.
+	recovered map[partitionKey]recovered
+}
+
+var errShuttingDown = protocol.Errorf(protocol.CodeShuttingDown, "the broker is shutting down")
+
+// Open recovers everything the data directory holds and opens the ports. The
+// broker it returns serves once Run is called. ctx bounds opening only.
+func Open(ctx context.Context, cfg Config) (*Broker, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{
+		cfg: cfg, log: cfg.Log, operations: operations(),
+		parts: map[partitionKey]*partition{}, opening: map[partitionKey]*opening{}, recovered: map[partitionKey]recovered{}, conns: map[*conn]struct{}{},
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.ceilings, b.cursors = newCeilingKeeper(b), newCursorKeeper(b)
+	if err := b.open(ctx); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// open is the order of a start. What it opened, Close closes.
+func (b *Broker) open(ctx context.Context) error {
+	var err error
+	if b.metrics, err = newMetrics(b); err != nil {
+		return err
+	}
+	// The ports first: a busy one is the likeliest reason not to start, and
+	// health is to be seen while a long recovery runs.
+	if b.clients, err = b.cfg.Listen.Open("tcp", b.cfg.Listen.Client); err != nil {
+		return &ListenError{Port: "client", Address: b.cfg.Listen.Client, Err: err}
+	}
+	if err := b.openHTTP(); err != nil {
+		return err
+	}
+	if err := makeDir(b.cfg.DataDir); err != nil {
+		return err
+	}
+	if err := b.openStore(ctx); err != nil {
+		return err
+	}
+	if err := b.openMeta(ctx); err != nil {
+		return err
+	}
+	if err := b.register(ctx); err != nil {
+		return err
+	}
+	return b.openPartitions(ctx)
+}
+
+// ListenError says that a port could not be opened.
+type ListenError struct {
+	Port    string // client or HTTP
+	Address string
+	Err     error
+}
+
+func (e *ListenError) Error() string {
+	return fmt.Sprintf("open the %s port on %s: %v", e.Port, e.Address, e.Err)
+}
+
+// Unwrap returns the system's error.
+func (e *ListenError) Unwrap() error { return e.Err }
+
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make data directory: %w", err)
+	}
+	return nil
+}
+
+func (b *Broker) openStore(ctx context.Context) error {
+	var err error
+	b.store, err = storage.Open(ctx, storage.Config{
+		FS: b.cfg.FS, Dir: b.cfg.DataDir,
+		SegmentBytes: b.cfg.Storage.SegmentBytes, SegmentAge: b.cfg.Storage.SegmentAge,
+		Sync: b.cfg.Storage.Sync, SyncInterval: b.cfg.Storage.SyncInterval,
+		MemoryBytes: b.cfg.tailBytes(), Files: b.cfg.Storage.Files, BootID: bootID(),
+		Now: b.cfg.Now, At: b.cfg.At, Log: b.log, Metrics: b.cfg.Metrics,
+	})
+	return err
+}
+
+// bootID names this run of the machine, "" where the system does not tell.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return string(id)
+}
+
+func (b *Broker) openMeta(ctx context.Context) error {
+	data, err := b.store.Partitions()
+	if err != nil {
+		return err
+	}
+	b.meta, err = meta.Open(ctx, meta.Config{
+		Dir: filepath.Join(b.cfg.DataDir, "meta"), Store: state.StoreID(b.store.ID()), Bootstrapped: len(data) > 0,
+		ElectionTimeout: b.cfg.Election, Logger: b.log, Registerer: b.cfg.Metrics, Now: b.cfg.Now,
+	})
+	if err != nil {
+		return err
+	}
+	return b.meta.WaitReady(ctx)
+}
+
+// register gives the cluster its id, if it has none, and begins an incarnation (R9, R6).
+func (b *Broker) register(ctx context.Context) error {
+	if b.meta.View().Cluster().ID == [16]byte{} {
+		c := &state.InitCluster{Name: b.cfg.Cluster}
+		if _, err := rand.Read(c.ID[:]); err != nil {
+			return fmt.Errorf("draw cluster id: %w", err)
+		}
+		if _, err := b.propose(ctx, c); err != nil {
+			return fmt.Errorf("make cluster: %w", err)
+		}
+	}
+	cluster := b.meta.View().Cluster()
+	b.store.SetCluster(cluster.ID, cluster.History)
+	r := &state.RegisterStore{
+		Store: state.StoreID(b.store.ID()), Broker: b.cfg.Name, Boot: bootID(),
+		Addresses: state.Addresses{Client: b.ClientAddr(), HTTP: b.HTTPAddr()},
+	}
+	if _, err := rand.Read(r.Nonce[:]); err != nil {
+		return fmt.Errorf("draw nonce: %w", err)
+	}
+	res, err := b.propose(ctx, r)
+	if err != nil {
+		return fmt.Errorf("register store: %w", err)
+	}
+	b.owner = state.Owner{Store: r.Store, Incarnation: res.Incarnation}
+	return nil
+}
+
+// propose commits one command; a refusal is its error.
+func (b *Broker) propose(ctx context.Context, c state.Command) (state.Result, error) {
+	res, err := b.meta.Propose(ctx, c)
+	if err == nil {
+		err = res.Err
+	}
+	return res, err
+}
+
+// proposeEach commits a batched command of n entries and returns the answer to each.
+func (b *Broker) proposeEach(ctx context.Context, c state.Command, n int) ([]error, error) {
+	errs := make([]error, n)
+	if n == 0 {
+		return errs, nil
+	}
+	res, err := b.propose(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	copy(errs, res.Entries)
+	return errs, nil
+}
+
+// ClientAddr is the address clients are told.
+func (b *Broker) ClientAddr() string {
+	if b.cfg.Advertise != "" {
+		return b.cfg.Advertise
+	}
+	return b.clients.Addr().String()
+}
+
+// HTTPAddr is the address of the HTTP port, "" when there is none.
+func (b *Broker) HTTPAddr() string {
+	if b.http == nil {
+		return ""
+	}
+	return b.http.addr()
+}
+
+// Topics is the number of topics.
+func (b *Broker) Topics() int { return b.meta.View().TopicCount() }
+
+// Run serves until ctx ends or the store fails. It returns nil after a stop
+// that ctx asked for, else why the broker cannot go on.
+func (b *Broker) Run(ctx context.Context) error {
+	b.wg.Go(func() { b.ceilings.run(b.ctx) })
+	b.wg.Go(func() { b.cursors.run(b.ctx) })
+	b.wg.Go(func() { b.retain(b.ctx) })
+	b.wg.Go(func() { b.accept(b.ctx) })
+	b.ready.Store(true)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.store.Failed():
+			return fmt.Errorf("the store failed and nothing more may be acknowledged (R20): %w", b.store.Err())
+		case <-tick.C:
+			if err := b.meta.Err(); err != nil {
+				return fmt.Errorf("the metadata stopped: %w", err)
+			}
+		}
+	}
+}
+
+// accept takes connections until the listener is closed.
+func (b *Broker) accept(ctx context.Context) {
+	for {
+		nc, err := b.clients.Accept()
+		switch {
+		case err == nil:
+			b.admit(nc)
+		case errors.Is(err, net.ErrClosed):
+			return
+		default: // too many open files and the like: they pass
+			b.log.Warn("connection not accepted", "err", err)
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (b *Broker) admit(nc net.Conn) {
+	c := newConn(b, nc, b.lastConn.Add(1))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopping {
+		_ = nc.Close() // nothing was read or written
+		return
+	}
+	b.conns[c] = struct{}{}
+	b.wg.Go(func() {
+		c.serve()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.conns, c)
+	})
+}
+
+// maxFrame is the largest frame a client may send.
+func (b *Broker) maxFrame() int { return b.cfg.Limits.Batch + 64<<10 }
+
+// Close stops in order: no new connection or request; what was acknowledged is
+// on disk already; cursors are committed, partitions sealed, files closed. It
+// goes on after an error and returns them all.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	b.stopping = true
+	conns, parts := b.conns, b.parts
+	b.conns, b.parts = map[*conn]struct{}{}, map[partitionKey]*partition{}
+	b.mu.Unlock()
+	b.ready.Store(false)
+	var errs []error
+	if b.clients != nil {
+		errs = append(errs, ignoreClosed(b.clients.Close()))
+	}
+	for _, p := range parts {
+		p.close(errShuttingDown)
+	}
+	for c := range conns {
+		c.out.frame(protocol.TypeGoAway, 0, errShuttingDown)
+		c.hangUp(errShuttingDown)
+	}
+	b.cancel()
+	b.wg.Wait()
+	errs = append(errs, b.seal(parts))
+	if b.store != nil {
+		errs = append(errs, b.store.Close())
+	}
+	if b.meta != nil {
+		errs = append(errs, b.meta.Close())
+	}
+	if b.http != nil {
+		errs = append(errs, b.http.close())
+	}
+	return errors.Join(errs...)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// sealTime bounds what a stop waits for the metadata.
+const sealTime = 10 * time.Second
+
+// seal commits the last cursors and the exact ends of all partitions.
+func (b *Broker) seal(parts map[partitionKey]*partition) error {
+	if b.meta == nil || b.store == nil || b.store.Err() != nil || b.owner == (state.Owner{}) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sealTime)
+	defer cancel()
+	b.cursors.commit(ctx)
+	var entries []state.PartitionUpdate
+	for _, p := range parts {
+		if p.log == nil {
+			continue
+		}
+		if p.log.Next() != p.log.Committed() {
+			continue // something is still on its way: the next start finds the end by itself
+		}
+		entries = append(entries, state.PartitionUpdate{
+			Topic: p.key.topic, Partition: p.key.n, Epoch: p.epoch, Floor: p.log.Committed(), Seal: true, End: p.log.Committed(),
+		})
+	}
+	errs, err := b.proposeEach(ctx, &state.UpdatePartitions{Entries: entries}, len(entries))
+	if err != nil {
+		return fmt.Errorf("seal partitions: %w", err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("seal partitions: %w", err)
+	}
+	_, err = b.propose(ctx, &state.SetStore{Owner: b.owner, Status: state.StoreActive, Clean: true})
+	if err != nil {
+		return fmt.Errorf("note the clean stop: %w", err)
+	}
+	return nil
+}

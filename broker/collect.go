@@ -1,0 +1,67 @@
+package broker
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Collect sends the series of the partitions this broker serves, or their sums
+// by namespace when there are many.
+func (c *topicCollector) Collect(ch chan<- prometheus.Metric) {
+	b := c.b
+	if !b.ready.Load() {
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(descTopics, float64(b.Topics()))
+	gauge(descMemory, float64(b.cfg.tailBytes()), "tails")
+	gauge(descMemory, float64(b.cfg.frameBytes()), "frames")
+	gauge(descMemory, float64(b.cfg.Memory-b.cfg.tailBytes()-b.cfg.frameBytes()), "other")
+	parts := b.reliable()
+	if len(parts) > byTopic {
+		c.sums(parts, gauge)
+		return
+	}
+	for _, p := range parts {
+		n := strconv.Itoa(int(p.key.n))
+		gauge(descNext, float64(p.log.Next()), p.topic, n)
+		gauge(descStart, float64(p.log.Start()), p.topic, n)
+		_, bytes := p.log.Bytes()
+		gauge(descBytes, float64(bytes), p.topic, n)
+		for _, s := range b.subscriptionsOf(p) {
+			lag, flight, skipped := s.numbers()
+			gauge(descLag, float64(lag), p.topic, n, s.name)
+			gauge(descFlight, float64(flight), p.topic, n, s.name)
+			gauge(descSkipped, float64(skipped), p.topic, n, s.name)
+		}
+	}
+}
+
+func (c *topicCollector) sums(parts []*partition, gauge func(*prometheus.Desc, float64, ...string)) {
+	bytes, lags := map[string]int64{}, map[string]uint64{}
+	for _, p := range parts {
+		namespace, _, _ := strings.Cut(strings.TrimPrefix(p.topic, "/"), "/")
+		_, n := p.log.Bytes()
+		bytes[namespace] += n
+		for _, s := range c.b.subscriptionsOf(p) {
+			lag, _, _ := s.numbers()
+			lags[namespace] += lag
+		}
+	}
+	for n, v := range bytes {
+		gauge(descSumB, float64(v), n)
+		gauge(descSumLag, float64(lags[n]), n)
+	}
+}
+
+// numbers are what metrics show of a subscription.
+func (s *subscription) numbers() (lag, inFlight, skipped uint64) {
+	end := s.part.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.d.Lag(end), s.d.Explain(s.now()).InFlight, s.skipped
+}

@@ -1,0 +1,209 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/danubemq/danube/broker/dispatch"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+// cursorKeeper commits what changed in cursors: all subscriptions of the broker
+// in one command an interval, at once when an acknowledgement is to be confirmed.
+type cursorKeeper struct {
+	b     *Broker
+	wake  chan struct{}
+	now   chan struct{} // somebody waits for a commit
+	mu    sync.Mutex
+	dirty []*subscription
+}
+
+// deltaLimit bounds what one subscription puts into one round.
+const deltaLimit = 20_000
+
+func newCursorKeeper(b *Broker) *cursorKeeper {
+	return &cursorKeeper{b: b, wake: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+}
+
+// add lists a subscription whose cursor changed; the subscription sees to it
+// that it is listed once.
+func (k *cursorKeeper) add(s *subscription) {
+	k.mu.Lock()
+	k.dirty = append(k.dirty, s)
+	k.mu.Unlock()
+	notify(k.wake)
+}
+
+// hurry asks for a commit without waiting for the interval.
+func (k *cursorKeeper) hurry() { notify(k.now) }
+
+// run commits until ctx ends, then once more.
+func (k *cursorKeeper) run(ctx context.Context) {
+	timer := time.NewTimer(k.b.cfg.CursorInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-k.wake:
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(k.b.cfg.CursorInterval)
+		select {
+		case <-timer.C:
+		case <-k.now:
+		case <-ctx.Done():
+			return
+		}
+		k.commit(ctx)
+	}
+}
+
+// round is one subscription's part of a commit.
+type round struct {
+	s        *subscription
+	confirms []confirm
+	delta    *dispatch.Delta
+	first    int // its entry in the command, -1 for none
+}
+
+// commit takes the deltas of all that changed and commits them.
+func (k *cursorKeeper) commit(ctx context.Context) {
+	k.mu.Lock()
+	dirty := k.dirty
+	k.dirty = nil
+	k.mu.Unlock()
+	rounds := make([]round, 0, len(dirty))
+	var entries []state.CursorDelta
+	for _, s := range dirty {
+		r := s.takeRound()
+		if r.delta != nil {
+			r.first = len(entries)
+			entries = append(entries, cursorDelta(s, r.delta))
+		}
+		rounds = append(rounds, r)
+	}
+	errs, err := k.b.proposeEach(ctx, &state.MoveCursors{Entries: entries}, len(entries))
+	if err != nil && ctx.Err() == nil {
+		k.b.log.Warn("cursors not committed, trying again", "subscriptions", len(entries), "err", err)
+	}
+	for _, r := range rounds {
+		failed := err
+		if failed == nil && r.first >= 0 {
+			failed = errs[r.first]
+		}
+		r.s.roundDone(r, failed)
+	}
+}
+
+// takeRound takes what is to be committed of a subscription.
+func (s *subscription) takeRound() round {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dirty = false
+	r := round{s: s, confirms: s.confirms, first: -1}
+	s.confirms = nil
+	d := new(dispatch.Delta)
+	if s.d.TakeDelta(d, deltaLimit) {
+		r.delta = d
+	}
+	return r
+}
+
+// roundDone ends a round: the confirmed are answered, what failed comes again.
+func (s *subscription) roundDone(r round, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	again := false
+	if r.delta != nil {
+		// A refused entry is of an epoch or generation that is over: nothing of it is to be kept.
+		refused := errors.Is(err, state.ErrStaleEpoch) || errors.Is(err, state.ErrStaleGeneration) || errors.Is(err, state.ErrNotFound)
+		if err == nil || refused {
+			s.d.DeltaCommitted()
+		} else {
+			s.d.DeltaFailed()
+			again = true
+		}
+		again = again || r.delta.More
+	}
+	if again {
+		s.confirms = append(r.confirms, s.confirms...)
+		r.confirms = nil
+		s.changedQuietly()
+	}
+	for _, w := range r.confirms {
+		if err != nil {
+			w.c.out.frame(protocol.TypeError, w.id, s.b.wireError(err))
+			continue
+		}
+		w.c.out.frame(protocol.TypeAckOK, w.id, &protocol.AckOK{Stale: w.stale})
+	}
+}
+
+// cursorDelta is a delta as the metadata takes it.
+func cursorDelta(s *subscription, d *dispatch.Delta) state.CursorDelta {
+	out := state.CursorDelta{
+		Subscription: s.id, Partition: s.part.key.n, Epoch: s.part.epoch, Generation: d.Generation, Prefix: d.Prefix,
+	}
+	for _, r := range d.Acked {
+		out.Acked = append(out.Acked, state.OffsetRange{Start: r.Start, End: r.End})
+	}
+	out.Acked = joined(out.Acked)
+	for _, r := range d.Redeliveries {
+		for o := r.Start; o < r.End; o++ {
+			out.Counts = append(out.Counts, state.OffsetNumber{Offset: o, Number: uint64(r.Next - 1)})
+			out.Due = append(out.Due, state.OffsetNumber{Offset: o, Number: uint64(time.Duration(r.Due).Milliseconds())})
+		}
+	}
+	return out
+}
+
+// joined makes ascending ranges a set: those that touch become one.
+func joined(o state.Offsets) state.Offsets {
+	out := o[:0]
+	for _, r := range o {
+		if n := len(out); n > 0 && r.Start <= out[n-1].End {
+			out[n-1].End = max(out[n-1].End, r.End)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// dispatchCursor is the cursor of partition n of a subscription as dispatch takes it.
+func dispatchCursor(m *state.Subscription, n uint32) dispatch.Cursor {
+	from := &m.Cursors[n]
+	c := dispatch.Cursor{Generation: m.Generation, Prefix: from.Prefix}
+	for _, r := range from.Acked {
+		c.Acked = append(c.Acked, dispatch.Range{Start: r.Start, End: r.End})
+	}
+	for _, e := range from.Counts {
+		r := dispatch.Redelivery{
+			Range: dispatch.Range{Start: e.Offset, End: e.Offset + 1}, Next: uint32(min(e.Number, 1<<16)) + 1,
+			Due: (time.Duration(from.Due.Get(e.Offset)) * time.Millisecond).Nanoseconds(),
+		}
+		if k := len(c.Redeliveries); k > 0 {
+			if last := &c.Redeliveries[k-1]; last.End == r.Start && last.Next == r.Next && last.Due == r.Due {
+				last.End = r.End
+				continue
+			}
+		}
+		c.Redeliveries = append(c.Redeliveries, r)
+	}
+	return c
+}
+
+// dispatchConfig is a subscription's policy as dispatch takes it.
+func dispatchConfig(m *state.Subscription) dispatch.Config {
+	o := &m.Options
+	cfg := dispatch.Config{
+		Policy: dispatch.Policy(m.Type), MaxUnacked: int(o.MaxUnacked), AckTimeout: o.AckTimeout,
+		BackoffBase: o.BackoffBase, BackoffMax: o.BackoffCap, MaxRedeliveries: int(o.MaxRedelivery),
+		Poison: dispatch.Poison(o.Poison),
+	}
+	cfg.FixedBackoff = o.BackoffBase != 0 && o.BackoffCap == o.BackoffBase
+	return cfg
+}

@@ -1,0 +1,294 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+func joinErrors(errs []error) error { return errors.Join(errs...) }
+
+// The bounds of a page of topics.
+const (
+	defaultPage = 1000
+	maxPage     = 10_000
+)
+
+func (b *Broker) adminTopicList(_ context.Context, q *protocol.ListArgs) (any, error) {
+	limit := q.Limit
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	limit = min(limit, maxPage)
+	view := b.meta.View()
+	out := &protocol.TopicList{Topics: []protocol.TopicSummary{}}
+	for t := range view.Topics(q.Prefix) {
+		if t.Name <= q.After {
+			continue
+		}
+		if len(out.Topics) == limit {
+			out.More = true
+			break
+		}
+		s := protocol.TopicSummary{
+			Topic: t.Name, ID: t.ID.String(), Reliable: t.Settings.Reliable, Durability: t.Settings.Durability.String(),
+			Partitions:  int(t.Settings.Partitions),
+			RetentionMS: t.Settings.RetentionTime.Milliseconds(), RetentionBytes: int64(t.Settings.RetentionBytes),
+		}
+		for range view.Subscriptions(t.ID) {
+			s.Subscriptions++
+		}
+		out.Topics = append(out.Topics, s)
+	}
+	return out, nil
+}
+
+func (b *Broker) adminTopicDescribe(ctx context.Context, q *protocol.TopicArgs) (any, error) {
+	t, err := b.topicNamed(q.Topic)
+	if err != nil {
+		return nil, err
+	}
+	view := b.meta.View()
+	out := &protocol.TopicDescription{
+		Topic: t.Name, ID: t.ID.String(), Reliable: t.Settings.Reliable, Durability: t.Settings.Durability.String(),
+		RetentionMS: t.Settings.RetentionTime.Milliseconds(), RetentionBytes: int64(t.Settings.RetentionBytes),
+		Partitions: []protocol.PartitionDescription{}, Subscriptions: []protocol.SubDescription{},
+	}
+	for m := range view.Partitions(t.ID) {
+		if q.Partition >= 0 && m.Number != uint32(q.Partition) {
+			continue
+		}
+		p, err := b.partition(ctx, partitionKey{t.ID, m.Number})
+		out.Partitions = append(out.Partitions, b.describePartition(view, t, m, p, err))
+		if p != nil && p.level() == protocol.LevelInterval {
+			out.Sync = "interval"
+		}
+	}
+	if len(out.Partitions) == 0 {
+		return nil, protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %d partitions, numbered from 0; there is no partition %d", t.Name, t.Settings.Partitions, q.Partition)
+	}
+	for m := range view.Subscriptions(t.ID) {
+		d, err := b.describeSubscription(ctx, t, m)
+		if err != nil {
+			return nil, err
+		}
+		out.Subscriptions = append(out.Subscriptions, *d)
+	}
+	return out, nil
+}
+
+// describePartition says what is known of a partition; p is nil when it could
+// not be opened, and err says why.
+func (b *Broker) describePartition(view *state.View, t *state.Topic, m *state.Partition, p *partition, err error) protocol.PartitionDescription {
+	d := protocol.PartitionDescription{
+		Partition: int(m.Number), Epoch: m.Epoch, State: lower(m.State.String()), LogStart: m.LogStart, Ceiling: m.Ceiling,
+		NextOffset: m.Floor, CommittedEnd: m.Floor, Ranges: []protocol.RangeDescription{},
+	}
+	if s := view.Store(m.Owner.Store); s != nil {
+		d.Owner = s.Broker
+	}
+	if p == nil {
+		d.State = "failed"
+		if err != nil {
+			d.Reason = err.Error()
+		}
+		return d
+	}
+	p.mu.Lock()
+	d.Producers = len(p.producers)
+	p.mu.Unlock()
+	if p.log == nil {
+		d.NextOffset = p.live.next()
+		d.CommittedEnd, d.LogStart = d.NextOffset, d.NextOffset
+		return d
+	}
+	d.LogStart, d.NextOffset, d.CommittedEnd, d.Ceiling = p.log.Start(), p.log.Next(), p.log.Committed(), p.log.Ceiling()
+	d.Protected, d.ColdEnd = d.NextOffset, d.LogStart // without a write buffer nothing is protected; without a cold tier nothing is cold
+	d.Segments, d.Bytes = p.log.Bytes()
+	for i := range m.Ranges {
+		d.Ranges = append(d.Ranges, describeRange(view, &m.Ranges[i], d.NextOffset))
+	}
+	for _, x := range p.damaged {
+		d.Ranges = append(d.Ranges, protocol.RangeDescription{
+			Epoch: m.Epoch, Start: x.From, End: x.To, Status: "DAMAGED", Stores: []string{d.Owner},
+			Detail: fmt.Sprintf("%s at byte %d: %v", x.File, x.At, x.Err),
+		})
+	}
+	return d
+}
+
+func describeRange(view *state.View, r *state.Range, next uint64) protocol.RangeDescription {
+	d := protocol.RangeDescription{Epoch: r.Epochs[len(r.Epochs)-1].Epoch, Start: r.Start, End: r.End, Status: r.Status.String(), Stores: []string{}}
+	if r.Status == state.RangeOpen {
+		d.End = next
+	}
+	for _, id := range r.Stores {
+		name := id.String()
+		if s := view.Store(id); s != nil {
+			name = s.Broker
+		}
+		d.Stores = append(d.Stores, name)
+	}
+	return d
+}
+
+func lower(s string) string {
+	out := []byte(s)
+	for i, c := range out {
+		if 'A' <= c && c <= 'Z' {
+			out[i] = c + 'a' - 'A'
+		}
+	}
+	return string(out)
+}
+
+// shell returns the running state of a subscription on a partition, made if nobody uses it yet.
+func (p *partition) shell(m *state.Subscription) (*subscription, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.subs[m.Name]; s != nil && s.id == m.ID {
+		return s, nil
+	}
+	if p.closed {
+		return nil, protocol.Errorf(protocol.CodeMoved, "%s is not served here any more", p.name())
+	}
+	s, err := newSubscription(p, m)
+	if err != nil {
+		return nil, err
+	}
+	p.subs[m.Name] = s
+	return s, nil
+}
+
+func (b *Broker) describeSubscription(ctx context.Context, t *state.Topic, m *state.Subscription) (*protocol.SubDescription, error) {
+	o := &m.Options
+	d := &protocol.SubDescription{
+		Name: m.Name, Type: m.Type.String(), Partitions: []protocol.SubPartition{},
+		Options: protocol.SubOptions{
+			MaxUnacked: int(o.MaxUnacked), AckTimeoutMS: o.AckTimeout.Milliseconds(), MaxRedeliver: int(o.MaxRedelivery),
+			BackoffMS: o.BackoffBase.Milliseconds(), BackoffCapMS: o.BackoffCap.Milliseconds(),
+			BackoffFixed: o.BackoffBase != 0 && o.BackoffBase == o.BackoffCap,
+		},
+	}
+	for n := range t.Settings.Partitions {
+		p, err := b.partition(ctx, partitionKey{t.ID, n})
+		if err != nil {
+			return nil, err
+		}
+		s, err := p.shell(m)
+		if err != nil {
+			return nil, err
+		}
+		d.Partitions = append(d.Partitions, s.describe())
+	}
+	return d, nil
+}
+
+// describe says where a subscription stands on its partition and why it does not move.
+func (s *subscription) describe() protocol.SubPartition {
+	end := s.part.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.d.Explain(s.now())
+	d := protocol.SubPartition{
+		Partition: int(s.part.key.n), Cursor: e.Prefix, Lag: s.d.Lag(end), InFlight: e.InFlight, Redeliver: e.Waiting,
+		Ranges: e.Ranges, Skipped: s.skipped, Generation: s.d.Generation(), State: e.Stalled.String(),
+		Consumers: []protocol.SubConsumer{},
+	}
+	switch {
+	case s.gapSince != 0:
+		left := (s.gapSince + int64(s.b.cfg.GapWait) - s.now()) / 1e9
+		d.State = fmt.Sprintf("waiting at a gap: the messages there may come back; passes it in %d s", max(left, 0))
+	case d.State == "ready" && e.Fresh >= end && e.Waiting == 0:
+		d.State = "at the end of the log"
+	}
+	if e.RangesHigh {
+		d.State += "; nearly too many acknowledged ranges above the oldest unacknowledged message"
+	}
+	for _, c := range e.Consumers {
+		x := protocol.SubConsumer{Name: c.Name, Credit: c.Credit, InFlight: c.InFlight}
+		if o := s.consumers[c.ID]; o != nil {
+			x.Address = o.c.nc.RemoteAddr().String()
+		}
+		d.Consumers = append(d.Consumers, x)
+	}
+	return d
+}
+
+func (b *Broker) adminSubList(ctx context.Context, q *protocol.TopicArgs) (any, error) {
+	t, err := b.topicNamed(q.Topic)
+	if err != nil {
+		return nil, err
+	}
+	out := &protocol.SubList{Subscriptions: []protocol.SubDescription{}}
+	for m := range b.meta.View().Subscriptions(t.ID) {
+		d, err := b.describeSubscription(ctx, t, m)
+		if err != nil {
+			return nil, err
+		}
+		out.Subscriptions = append(out.Subscriptions, *d)
+	}
+	return out, nil
+}
+
+func (b *Broker) adminSubDescribe(ctx context.Context, q *protocol.SubArgs) (any, error) {
+	t, err := b.topicNamed(q.Topic)
+	if err != nil {
+		return nil, err
+	}
+	m := b.meta.View().Subscription(t.ID, q.Subscription)
+	if m == nil {
+		return nil, protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", t.Name, q.Subscription)
+	}
+	return b.describeSubscription(ctx, t, m)
+}
+
+func (b *Broker) adminStatus(context.Context, *struct{}) (any, error) {
+	view := b.meta.View()
+	cluster := view.Cluster()
+	out := &protocol.Status{
+		Cluster: cluster.Name, ClusterID: fmt.Sprintf("%x", cluster.ID[:]), Broker: b.cfg.Name, Release: b.cfg.Release,
+		Ready: b.ready.Load() && b.meta.Ready(), Degraded: b.degraded(), Topics: view.TopicCount(), Brokers: []protocol.BrokerStatus{},
+	}
+	leader := b.meta.Status().Leader
+	for s := range view.Stores() {
+		if s.ID.String() == leader {
+			out.Leader = s.Broker
+		}
+		out.Brokers = append(out.Brokers, protocol.BrokerStatus{
+			Name: s.Broker, Store: s.ID.String(), Address: s.Addresses.Client, State: s.Status.String(),
+			Voter: true, Incarnation: s.Incarnation,
+		})
+	}
+	return out, nil
+}
+
+// subscriptionsOf returns the subscriptions in use on a partition.
+func (b *Broker) subscriptionsOf(p *partition) []*subscription {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]*subscription, 0, len(p.subs))
+	for _, s := range p.subs {
+		out = append(out, s)
+	}
+	return out
+}
+
+// unackedBelow is how many messages below an offset some subscription has not
+// acknowledged: the most that any one of them would miss.
+func (b *Broker) unackedBelow(p *partition, offset uint64) uint64 {
+	most := uint64(0)
+	for m := range b.meta.View().Subscriptions(p.key.topic) {
+		s, err := p.shell(m)
+		if err != nil {
+			continue // closed in between: there is nothing to warn of
+		}
+		s.mu.Lock()
+		most = max(most, s.d.Lag(offset))
+		s.mu.Unlock()
+	}
+	return most
+}

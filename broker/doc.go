@@ -1,0 +1,40 @@
+// Package broker is one node: it joins metadata, log and clients.
+//
+// Its types are few. A [Broker] owns what the process owns. A conn is one
+// client's connection, with an outbox of what is to be written to it. A
+// partition is one that this broker serves under one epoch: a log, or for a
+// non-reliable topic a fanout. A subscription is the shell around the pure
+// state of package dispatch; a consumer belongs to a subscription and a conn.
+// Two keepers batch what goes to Raft: the ceilingKeeper extends ceilings
+// ahead of need, the cursorKeeper commits cursors once an interval.
+//
+// # Goroutines
+//
+//   - the accept loop: returns when the listener is closed
+//   - two for each connection, reader and writer: both return when it ends
+//   - one for each request that may wait (metadata, fetch), at most 64 a connection
+//   - one for each subscription with consumers on a partition: returns when the last leaves
+//   - one each of ceilingKeeper, cursorKeeper and retention: return when the broker stops
+//   - those of the log's committer, of Raft, and of net/http
+//
+// Everything on a produce frame's way, from the read of the socket to the
+// log's memory, happens on the connection's reader; the acknowledgement is
+// written by its writer, which the log wakes when a commit round is done. No
+// channel and no allocation per frame.
+//
+// # Lock order
+//
+//	partition.mu or Broker.mu, never both at once
+//	then subscription.mu
+//	then conn.mu or the keepers' mu
+//	then outbox.mu
+//
+// None is held during a read of the log, a proposal or a write to a socket.
+//
+// # Back-pressure
+//
+// A connection has at most [window] produce frames in flight and is not read
+// while it has; the log's Append waits while too much is not synced yet; a
+// consumer whose connection has 4 MiB to write gets nothing more until it has
+// taken half. Readers pull by offset, so that a slow one costs nobody else.
+package broker

@@ -1,0 +1,111 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/danubemq/danube/broker/dispatch"
+	"github.com/danubemq/danube/meta"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/storage"
+)
+
+// wireError is the one place where Go errors become error codes.
+func (b *Broker) wireError(err error) *protocol.Error {
+	if pe, ok := errors.AsType[*protocol.Error](err); ok {
+		return pe
+	}
+	if e := storageError(err); e != nil {
+		return e
+	}
+	if e := metaError(err); e != nil {
+		return e
+	}
+	if occupied, ok := errors.AsType[*dispatch.OccupiedError](err); ok {
+		return protocol.Errorf(protocol.CodeConsumerBusy, "%s", occupied.Error())
+	}
+	for _, row := range []struct {
+		is   error
+		code protocol.Code
+	}{
+		{dispatch.ErrUnsupported, protocol.CodeUnsupported},
+		{dispatch.ErrStale, protocol.CodeStaleGeneration},
+		{dispatch.ErrUnknownConsumer, protocol.CodeBadHandle},
+		{dispatch.ErrCumulative, protocol.CodeBadRequest},
+		{context.DeadlineExceeded, protocol.CodeTimeout},
+		{context.Canceled, protocol.CodeShuttingDown},
+	} {
+		if errors.Is(err, row.is) {
+			return protocol.Errorf(row.code, "%s", err.Error())
+		}
+	}
+	id := fmt.Sprintf("%s-%d", b.cfg.Name, b.lastConn.Add(1))
+	b.log.Error("request failed", "request", id, "err", err)
+	return &protocol.Error{Code: protocol.CodeInternal, Text: err.Error(), Request: id}
+}
+
+// pendingError is what became of a batch that the log took: nobody knows, or
+// the store failed. The client sends it again under the same sequence (R5).
+func pendingError(err error) *protocol.Error {
+	if errors.Is(err, storage.ErrPoisoned) {
+		return protocol.Errorf(protocol.CodeStorageFailed, "%s", err.Error())
+	}
+	return protocol.Errorf(protocol.CodeUnknownOutcome, "%s", err.Error())
+}
+
+// storageError translates what the log says, nil if err is not the log's.
+func storageError(err error) *protocol.Error {
+	if seq, ok := errors.AsType[*storage.SequenceError](err); ok {
+		return &protocol.Error{Code: protocol.CodeBadSequence, Want: seq.Expected, Text: seq.Error()}
+	}
+	if trimmed, ok := errors.AsType[*storage.Trimmed](err); ok {
+		return &protocol.Error{Code: protocol.CodeBelowLogStart, Want: trimmed.LogStart, Text: trimmed.Error()}
+	}
+	if damaged, ok := errors.AsType[*storage.Damage](err); ok {
+		return protocol.Errorf(protocol.CodeDamaged, "%s", damaged.Error())
+	}
+	for _, row := range []struct {
+		is   error
+		code protocol.Code
+	}{
+		{storage.ErrFull, protocol.CodeStorageFull},
+		{storage.ErrOverlap, protocol.CodeSequenceOverlap},
+		{storage.ErrPoisoned, protocol.CodeStorageFailed},
+		{storage.ErrClosed, protocol.CodeShuttingDown},
+		{storage.ErrNotOpen, protocol.CodeMoved},
+		{storage.ErrCeiling, protocol.CodeNoLeader},
+	} {
+		if errors.Is(err, row.is) {
+			return protocol.Errorf(row.code, "%s", err.Error())
+		}
+	}
+	return nil
+}
+
+// metaError translates what the metadata says, nil if err is not theirs.
+func metaError(err error) *protocol.Error {
+	for _, row := range []struct {
+		is   error
+		code protocol.Code
+	}{
+		{state.ErrExists, protocol.CodeExists},
+		{state.ErrNotFound, protocol.CodeNoSuchTopic},
+		{state.ErrInvalid, protocol.CodeBadRequest},
+		{state.ErrStaleEpoch, protocol.CodeUnknownEpoch},
+		{state.ErrStaleGeneration, protocol.CodeStaleGeneration},
+		{state.ErrFenced, protocol.CodeMoved},
+		{state.ErrConflict, protocol.CodeBadRequest},
+		{state.ErrOrphaned, protocol.CodeBadRequest},
+		{meta.ErrNotLeader, protocol.CodeNoLeader},
+		{meta.ErrUnknown, protocol.CodeTimeout},
+		{meta.ErrBusy, protocol.CodeOverloaded},
+		{meta.ErrClosed, protocol.CodeShuttingDown},
+	} {
+		if errors.Is(err, row.is) {
+			return protocol.Errorf(row.code, "%s", err.Error())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package broker
+
+import (
+	"context"
+	"sync"
+
+	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/protocol/batch"
+)
+
+// fanout is a partition of a non-reliable topic: what is published goes to the
+// consumers that are attached, at once, and is kept nowhere. A consumer that
+// does not read loses its own messages and costs nobody else any.
+type fanout struct {
+	b    *Broker
+	mu   sync.Mutex // guards what follows
+	at   uint64     // offset of the next message, from zero at each start of the broker
+	subs []*liveSub
+}
+
+// liveSub is a subscription of a non-reliable topic: consumers in turn.
+type liveSub struct {
+	name string
+	typ  protocol.SubscriptionType
+	all  []*liveConsumer
+	turn int
+}
+
+// liveConsumer is a consumer of a non-reliable topic.
+type liveConsumer struct {
+	c      *conn
+	f      *fanout
+	handle uint32
+	name   string
+	lost   uint64 // messages it did not get; guarded by the fanout
+}
+
+// next is the offset the next message gets.
+func (f *fanout) next() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at
+}
+
+// publish hands a batch to one consumer of each subscription. The batch is
+// copied once for all of them.
+func (f *fanout) publish(b batch.Batch) (base uint64, at int64) {
+	at = f.b.cfg.Now().UnixMilli()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	base = f.at
+	f.at += uint64(b.Count())
+	if len(f.subs) == 0 {
+		return base, at
+	}
+	own := make(batch.Batch, len(b))
+	copy(own, b)
+	own.Stamp(batch.Stamp{Base: base, AppendTime: at, Synced: base})
+	h := protocol.Deliver{First: base, Count: uint32(b.Count()), Attempt: 1}
+	for _, s := range f.subs {
+		f.b.metrics.delivered(b.Count(), false)
+		s.turn++
+		o := s.all[s.turn%len(s.all)]
+		h.Handle = o.handle
+		if o.c.out.full(nil) || !o.c.out.deliver(&h, own, noView) {
+			o.lost += uint64(b.Count())
+			f.b.metrics.liveDropped.Add(float64(b.Count()))
+			continue
+		}
+		notify(o.c.out.wake)
+	}
+	return base, at
+}
+
+// grant does nothing: what a live consumer does not take in time is lost, credit or not.
+func (o *liveConsumer) grant(uint32) {}
+
+// subscribeLive attaches a consumer to a non-reliable topic.
+func (c *conn) subscribeLive(p *partition, q *protocol.Subscribe) (protocol.Header, error) {
+	if q.Type != protocol.Exclusive && q.Type != protocol.Shared {
+		return nil, protocol.Errorf(protocol.CodeUnsupported, "subscriptions of type %v are not supported yet by this version", q.Type)
+	}
+	o := &liveConsumer{c: c, f: p.live, name: q.Consumer}
+	cons := &consumer{c: c, live: o, name: q.Consumer}
+	if !c.addConsumer(cons) {
+		return nil, context.Cause(c.ctx)
+	}
+	o.handle = cons.handle
+	if err := p.live.join(o, q); err != nil {
+		c.dropConsumer(cons.handle)
+		return nil, err
+	}
+	return &protocol.SubscribeOK{Handle: cons.handle, Epoch: p.epoch, Type: q.Type, Cursor: p.live.next()}, nil
+}
+
+func (f *fanout) join(o *liveConsumer, q *protocol.Subscribe) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.subs {
+		switch {
+		case s.name != q.Subscription:
+		case s.typ != q.Type:
+			return protocol.Errorf(protocol.CodeWrongType, "subscription %s is %v, not %v", s.name, s.typ, q.Type)
+		case s.typ == protocol.Exclusive:
+			return protocol.Errorf(protocol.CodeConsumerBusy, "subscription %s is exclusive and has a consumer", s.name)
+		default:
+			s.all = append(s.all, o)
+			return nil
+		}
+	}
+	f.subs = append(f.subs, &liveSub{name: q.Subscription, typ: q.Type, all: []*liveConsumer{o}})
+	return nil
+}
+
+// leave takes a consumer out; a subscription without consumers is gone.
+func (o *liveConsumer) leave() {
+	f := o.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, s := range f.subs {
+		for j, x := range s.all {
+			if x != o {
+				continue
+			}
+			s.all = append(s.all[:j:j], s.all[j+1:]...)
+			if len(s.all) == 0 {
+				f.subs = append(f.subs[:i:i], f.subs[i+1:]...)
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package broker
+
+import (
+	"fmt"
+	"time"
+)
+
+// diskWarn is the used part of the disk from which health says degraded.
+const diskWarn = 0.8
+
+// degraded says in words what is not as it should be.
+func (b *Broker) degraded() []string {
+	out := []string{}
+	if err := b.store.Err(); err != nil {
+		out = append(out, "storage failed: "+err.Error())
+	}
+	if b.store.Full() != nil {
+		out = append(out, "storage full: no message is taken until space is free again")
+	}
+	if w := b.diskWarning(); w != "" {
+		out = append(out, w)
+	}
+	damaged := 0
+	for _, p := range b.reliable() {
+		if len(p.damaged) > 0 {
+			damaged++
+		}
+	}
+	if damaged > 0 {
+		out = append(out, fmt.Sprintf("%d partitions have damaged messages: see topic describe", damaged))
+	}
+	return out
+}
+
+// diskWarning says how full the disk is, from 80 % on, and when it will be full at the present rate.
+func (b *Broker) diskWarning() string {
+	space, err := b.cfg.FS.Free(b.cfg.DataDir)
+	if err != nil || space.Total == 0 {
+		return ""
+	}
+	used := 1 - float64(space.Free)/float64(space.Total)
+	if used < diskWarn {
+		return ""
+	}
+	text := fmt.Sprintf("disk %.0f %% full, %d MiB left", used*100, space.Free>>20)
+	if rate := b.metrics.diskRate(b.cfg.Now(), b.metrics.appended.Load()); rate > 0 {
+		left := time.Duration(float64(space.Free)/rate) * time.Second
+		text += fmt.Sprintf("; full in %v at the present rate", left.Round(time.Minute))
+	}
+	return text
+}
+
+// notReady says why the broker is not ready, "" when it is.
+func (b *Broker) notReady() string {
+	switch {
+	case !b.ready.Load():
+		return "starting: logs are being recovered"
+	case b.meta == nil || !b.meta.Ready():
+		return "no leader is known, or no commit was seen yet"
+	case b.store.Err() != nil:
+		return "storage failed: " + b.store.Err().Error()
+	}
+	return ""
+}

@@ -1,0 +1,201 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/danubemq/danube/broker/dispatch"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage"
+)
+
+// loop is what a subscription's goroutine works with: a reader of the log and
+// the stretch it read last. Nobody else touches it.
+type loop struct {
+	s        *subscription
+	reader   *storage.Reader
+	stop     func() // ends the watch on the log
+	timer    *time.Timer
+	view     storage.View // whole batches
+	rest     []byte       // of the view, from the next batch on
+	at       uint64       // base of the next batch of rest
+	parts    batch.Parts
+	head     protocol.Deliver
+	orders   []dispatch.Delivery
+	poisoned []dispatch.Poisoned
+}
+
+// noView is the view of bytes that belong to nobody.
+var noView storage.View
+
+// readBytes is how much one read of the log asks for.
+const readBytes = 512 << 10
+
+func newLoop(s *subscription) *loop {
+	l := &loop{s: s, reader: s.part.log.Reader(0), timer: time.NewTimer(time.Hour)}
+	l.timer.Stop()
+	l.stop = s.part.log.Watch(s.wake)
+	return l
+}
+
+func (l *loop) close() {
+	l.stop()
+	l.timer.Stop()
+	l.drop()
+	l.reader.Close()
+}
+
+// drop gives the stretch read last back.
+func (l *loop) drop() {
+	if l.rest != nil {
+		l.view.Release()
+		l.view, l.rest = storage.View{}, nil
+	}
+}
+
+// deliver reads the batch that the step names and hands it out.
+func (l *loop) deliver(step dispatch.Step) {
+	b, err := l.read(step.From)
+	if err != nil {
+		l.readFailed(step, err)
+		return
+	}
+	s := l.s
+	s.mu.Lock()
+	s.gapSince = 0
+	l.orders = s.d.Offer(step, dispatch.Batch{Base: b.Base(), Count: uint32(b.Count())}, s.now(), l.orders[:0])
+	if len(l.orders) > 0 {
+		s.changedQuietly()
+	}
+	for _, d := range l.orders {
+		if o := s.consumers[d.Consumer]; o != nil {
+			if err = l.send(b, d, o); err != nil {
+				break
+			}
+		}
+	}
+	s.mu.Unlock()
+	if err != nil {
+		// The batch passed its CRCs and lies: nobody can decode it.
+		l.skip(b.Base(), b.End(), "damaged", err)
+	}
+}
+
+// changedQuietly marks the cursor dirty without waking the goroutine. The caller holds mu.
+func (s *subscription) changedQuietly() {
+	if !s.dirty {
+		s.dirty = true
+		s.b.cursors.add(s)
+	}
+}
+
+// read returns the batch that holds the offset, from the stretch at hand if it is there.
+func (l *loop) read(offset uint64) (batch.Batch, error) {
+	if l.rest == nil || offset < l.at || offset >= l.view.End {
+		l.drop()
+		l.reader.Seek(offset)
+		view, err := l.reader.Next(readBytes)
+		if err != nil {
+			return nil, err
+		}
+		l.view, l.rest, l.at = view, view.Data, view.Base
+	}
+	for len(l.rest) > 0 {
+		b := batch.Batch(l.rest)
+		b = b[:b.Len():b.Len()]
+		if offset < b.End() {
+			l.at = b.Base()
+			return b, nil
+		}
+		l.rest = l.rest[len(b):]
+		l.at = b.End()
+	}
+	return nil, fmt.Errorf("read %s: offset %d is not in the stretch [%d,%d) that was read for it", l.s.part.name(), offset, l.view.Base, l.view.End)
+}
+
+// readFailed decides what a failed read of an offset means to the subscription.
+func (l *loop) readFailed(step dispatch.Step, err error) {
+	var (
+		gap     *storage.Gap
+		trimmed *storage.Trimmed
+		damaged *storage.Damage
+	)
+	switch {
+	case errors.Is(err, storage.ErrEnd):
+		l.wait(step.Until)
+	case errors.As(err, &trimmed):
+		l.skip(step.From, trimmed.LogStart, "trimmed", nil)
+	case errors.As(err, &gap):
+		l.gap(step, gap.From, gap.To)
+	case errors.As(err, &damaged):
+		l.orphaned(step, damaged.From, damaged.To, "damaged", err)
+	case errors.Is(err, storage.ErrClosed):
+		l.s.close(errShuttingDown)
+	default:
+		l.s.b.log.Error("log not readable", "partition", l.s.part.name(), "offset", step.From, "err", err)
+		l.wait(l.s.now() + int64(time.Second))
+	}
+}
+
+// gap passes offsets that no batch holds, by what the metadata says of them.
+func (l *loop) gap(step dispatch.Step, from, to uint64) {
+	status := l.s.b.rangeStatus(l.s.part, from)
+	switch status {
+	case state.RangeOrphaned:
+		l.orphaned(step, from, to, "orphaned", nil)
+	case state.RangeLost:
+		l.skip(from, to, "lost", nil)
+	default: // a plain gap: nothing was ever there
+		l.s.mu.Lock()
+		l.s.d.Gap(dispatch.Range{Start: from, End: to})
+		l.s.changedQuietly()
+		l.s.mu.Unlock()
+	}
+}
+
+// skip passes messages that are gone for good: never silently.
+func (l *loop) skip(from, to uint64, status string, err error) {
+	s := l.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.d.Gap(dispatch.Range{Start: from, End: to})
+	s.skipped += to - from
+	s.changedQuietly()
+	l.tell(from, to, status, err)
+}
+
+// orphaned waits at messages that may come back, then steps over them and
+// leaves them unacknowledged (R15, R18).
+func (l *loop) orphaned(step dispatch.Step, from, to uint64, status string, err error) {
+	s := l.s
+	s.mu.Lock()
+	now := s.now()
+	if s.gapSince == 0 {
+		s.gapSince = now
+		s.b.log.Warn("subscription waits at a gap", "subscription", s.name, "partition", s.part.name(), "from", from, "to", to, "status", status, "err", err)
+	}
+	until := s.gapSince + int64(s.b.cfg.GapWait)
+	if now >= until || s.b.gapAccepted(s.part, from) {
+		s.gapSince = 0
+		s.skipped += to - from
+		s.d.Hole(dispatch.Range{Start: from, End: to})
+		s.changedQuietly()
+		l.tell(from, to, status, err)
+		s.mu.Unlock()
+		return
+	}
+	s.mu.Unlock()
+	l.wait(min(step.Until, until))
+}
+
+// tell sends the gap to every consumer. The caller holds mu.
+func (l *loop) tell(from, to uint64, status string, err error) {
+	s := l.s
+	s.b.log.Warn("subscription passes a gap", "subscription", s.name, "partition", s.part.name(), "from", from, "to", to, "status", status, "err", err)
+	for _, o := range s.consumers {
+		o.c.out.frame(protocol.TypeGap, 0, &protocol.GapNotice{Handle: o.handle, From: from, To: to, Status: status})
+	}
+}

@@ -1,0 +1,71 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/danubemq/danube/protocol"
+)
+
+// openProducer answers OpenProducer.
+func (c *conn) openProducer(ctx context.Context, q *protocol.OpenProducer) (protocol.Header, error) {
+	p, err := c.b.serving(ctx, q.Topic, q.Partition, q.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	if q.Name != "" && protocol.ProducerID(q.Name) != q.Producer {
+		return nil, protocol.Errorf(protocol.CodeBadRequest, "producer id %d is not the one of name %q", q.Producer, q.Name)
+	}
+	prod := &producer{part: p, id: q.Producer, sess: q.Session}
+	ok, err := p.attach(prod, q)
+	if err != nil {
+		return nil, err
+	}
+	if p.log != nil {
+		prod.stop = p.log.Watch(c.out.wake)
+	}
+	if !c.addProducer(prod) {
+		prod.leave()
+		return nil, context.Cause(ctx)
+	}
+	ok.Handle = prod.handle
+	return ok, nil
+}
+
+// produce handles a produce frame on the connection's reader: admission may
+// make it wait, and with it the peer, which is the back-pressure.
+func (c *conn) produce(f protocol.Frame) error {
+	var h protocol.Produce
+	if err := h.Decode(f.Header); err != nil {
+		return protocol.Errorf(protocol.CodeBadFrame, "produce: %v", err)
+	}
+	prod := c.producer(h.Handle)
+	if prod == nil {
+		c.out.frame(protocol.TypeError, f.ID, protocol.Errorf(protocol.CodeBadHandle, "produce: no producer %d on this connection", h.Handle))
+		return nil
+	}
+	if !c.out.admit() {
+		return context.Cause(c.ctx)
+	}
+	a := prod.part.publish(&h, prod, f.Body)
+	a.id = f.ID
+	c.out.pending(prod, a)
+	return nil
+}
+
+// closeProducer ends a producer; frames before it are answered before it.
+func (c *conn) closeProducer(f protocol.Frame) error {
+	var h protocol.Handle
+	if err := h.Decode(f.Header); err != nil {
+		return protocol.Errorf(protocol.CodeBadFrame, "close producer: %v", err)
+	}
+	c.mu.Lock()
+	prod := c.producers[h.Handle]
+	delete(c.producers, h.Handle)
+	c.mu.Unlock()
+	if prod == nil {
+		c.out.frame(protocol.TypeError, f.ID, protocol.Errorf(protocol.CodeBadHandle, "close producer: no producer %d on this connection", h.Handle))
+		return nil
+	}
+	c.out.whenAcked(prod, f.ID)
+	return nil
+}

@@ -1,0 +1,332 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/storage"
+)
+
+// lookup answers who serves a topic, and makes it if the request says so.
+func (b *Broker) lookup(ctx context.Context, q *protocol.Lookup) (protocol.Header, error) {
+	full, _, err := protocol.ParseTopic(q.Topic)
+	if err != nil {
+		return nil, err
+	}
+	created := false
+	t := b.meta.View().Topic(full)
+	if t == nil {
+		switch {
+		case q.Create == nil:
+			return nil, noSuchTopic(full)
+		case !*b.cfg.AutoCreate:
+			return nil, protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s does not exist, and this cluster does not let producers make topics", full)
+		}
+		if created, err = b.autoCreate(ctx, full, *q.Create); err != nil {
+			return nil, err
+		}
+		if t = b.meta.View().Topic(full); t == nil {
+			return nil, noSuchTopic(full)
+		}
+	}
+	return b.owners(t, created), nil
+}
+
+// autoCreate makes a topic that a producer wants. Losing the race for the name
+// against other settings is no error: the topic is answered as it is.
+func (b *Broker) autoCreate(ctx context.Context, full string, c protocol.TopicConfig) (bool, error) {
+	res, err := b.createTopic(ctx, full, c)
+	if errors.Is(err, state.ErrExists) {
+		return false, nil
+	}
+	return res.Created, err
+}
+
+func (b *Broker) owners(t *state.Topic, created bool) *protocol.LookupOK {
+	view := b.meta.View()
+	ok := &protocol.LookupOK{
+		ID: t.ID[:], Name: t.Name, Reliable: t.Settings.Reliable, Durability: t.Settings.Durability.String(), Created: created,
+	}
+	for p := range view.Partitions(t.ID) {
+		o := protocol.PartitionOwner{Epoch: p.Epoch}
+		if s := view.Store(p.Owner.Store); s != nil {
+			o.Broker, o.Address = s.Broker, s.Addresses.Client
+		}
+		ok.Partitions = append(ok.Partitions, o)
+	}
+	return ok
+}
+
+// settings turns a request's settings into the metadata's, refusing what no
+// configured tier can keep.
+func settings(c protocol.TopicConfig) (state.TopicSettings, error) {
+	s := state.TopicSettings{Partitions: 1, Reliable: !c.NonReliable}
+	if c.Partitions < 0 || c.Partitions > state.MaxPartitions {
+		return s, protocol.Errorf(protocol.CodeBadRequest, "%d partitions: 1 to %d are allowed", c.Partitions, state.MaxPartitions)
+	}
+	if c.Partitions > 0 {
+		s.Partitions = uint32(c.Partitions)
+	}
+	if c.RetentionMS < 0 || c.RetentionBytes < 0 || c.RetentionMS > math.MaxInt64/int64(time.Millisecond) {
+		return s, protocol.Errorf(protocol.CodeBadRequest, "retention out of bounds")
+	}
+	s.RetentionTime = time.Duration(c.RetentionMS) * time.Millisecond
+	s.RetentionBytes = uint64(c.RetentionBytes)
+	var err error
+	s.Durability, err = level(c.Durability, s.Reliable)
+	return s, err
+}
+
+func level(name string, reliable bool) (state.Level, error) {
+	switch {
+	case !reliable && (name == "" || name == "none"):
+		return state.LevelNone, nil
+	case !reliable:
+		return 0, protocol.Errorf(protocol.CodeBadRequest, "a non-reliable topic keeps nothing: it has no durability %q", name)
+	case name == "" || name == "auto" || name == "local":
+		return state.LevelLocal, nil
+	case name == "warm":
+		return 0, protocol.Errorf(protocol.CodeLevelUnavailable, "durability warm needs a write buffer: storage.write_buffer is not configured")
+	case name == "object":
+		return 0, protocol.Errorf(protocol.CodeLevelUnavailable, "durability object needs shared storage: storage.mode is local")
+	}
+	return 0, protocol.Errorf(protocol.CodeBadRequest, "unknown durability %q: use local, warm or object", name)
+}
+
+// createTopic makes a topic whose partitions this store serves.
+func (b *Broker) createTopic(ctx context.Context, full string, c protocol.TopicConfig) (state.Result, error) {
+	s, err := settings(c)
+	if err != nil {
+		return state.Result{}, err
+	}
+	cmd := &state.CreateTopic{Name: full, Settings: s, At: b.cfg.Now().UnixMilli(), Owners: slices.Repeat([]state.Owner{b.owner}, int(s.Partitions))}
+	if _, err := rand.Read(cmd.ID[:]); err != nil {
+		return state.Result{}, fmt.Errorf("draw topic id: %w", err)
+	}
+	return b.propose(ctx, cmd)
+}
+
+// topicNamed returns a topic by the name a person wrote.
+func (b *Broker) topicNamed(name string) (*state.Topic, error) {
+	full, _, err := protocol.ParseTopic(name)
+	if err != nil {
+		return nil, err
+	}
+	if t := b.meta.View().Topic(full); t != nil {
+		return t, nil
+	}
+	return nil, noSuchTopic(full)
+}
+
+// deleteTopic makes a tombstone of a topic, then removes its data here. What
+// of the data is not gone when the process ends is removed at its next start.
+func (b *Broker) deleteTopic(ctx context.Context, t *state.Topic) error {
+	if _, err := b.propose(ctx, &state.DeleteTopic{ID: t.ID, At: b.cfg.Now().UnixMilli()}); err != nil {
+		return fmt.Errorf("delete topic %s: %w", t.Name, err)
+	}
+	return b.bury(ctx, t)
+}
+
+// bury removes what this store holds of a deleted topic and says so.
+func (b *Broker) bury(ctx context.Context, t *state.Topic) error {
+	why := protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", t.Name)
+	for n := range t.Settings.Partitions {
+		key := partitionKey{t.ID, n}
+		b.mu.Lock()
+		p := b.parts[key]
+		delete(b.parts, key)
+		b.mu.Unlock()
+		if p != nil {
+			p.close(why)
+			b.ceilings.forget(p)
+		}
+		if err := b.store.Delete(storage.PartitionID{Topic: t.ID, Partition: n}); err != nil {
+			return fmt.Errorf("remove data of %s:%d: %w", t.Name, n, err)
+		}
+	}
+	if _, err := b.propose(ctx, &state.PurgeTopic{ID: t.ID, Store: b.owner.Store}); err != nil {
+		return fmt.Errorf("purge topic %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+// createSubscription makes a subscription that starts at a position on every partition.
+func (b *Broker) createSubscription(ctx context.Context, q *protocol.SubCreate) (bool, error) {
+	t, err := b.topicNamed(q.Topic)
+	if err != nil {
+		return false, err
+	}
+	if err := protocol.CheckName("subscription", q.Subscription); err != nil {
+		return false, err
+	}
+	if q.Type > protocol.Shared {
+		return false, protocol.Errorf(protocol.CodeUnsupported, "subscriptions of type %v are not supported yet by this version", q.Type)
+	}
+	if !t.Settings.Reliable {
+		return false, protocol.Errorf(protocol.CodeNotReliable, "%s is not reliable: its subscriptions are its attached consumers and are not stored", t.Name)
+	}
+	opts, err := subOptions(q.Options)
+	if err != nil {
+		return false, err
+	}
+	start, err := b.positions(ctx, t, q.Start)
+	if err != nil {
+		return false, err
+	}
+	res, err := b.propose(ctx, &state.CreateSubscription{
+		Topic: t.ID, Name: q.Subscription, Type: state.SubscriptionType(q.Type), Options: opts, Start: start,
+	})
+	return res.Created, err
+}
+
+// defaultMaxUnacked is the window of a subscription that names none.
+const defaultMaxUnacked = 1000
+
+func subOptions(o protocol.SubOptions) (state.SubscriptionOptions, error) {
+	if o.MaxUnacked < 0 || o.MaxUnacked > math.MaxInt32 || o.BackoffMS < 0 || o.BackoffCapMS < 0 || o.MaxRedeliver < 0 {
+		return state.SubscriptionOptions{}, protocol.Errorf(protocol.CodeBadRequest, "subscription options out of bounds")
+	}
+	out := state.SubscriptionOptions{
+		MaxUnacked: uint32(o.MaxUnacked), MaxRedelivery: uint32(o.MaxRedeliver),
+		AckTimeout:  time.Duration(o.AckTimeoutMS) * time.Millisecond,
+		BackoffBase: time.Duration(o.BackoffMS) * time.Millisecond,
+		BackoffCap:  time.Duration(o.BackoffCapMS) * time.Millisecond,
+	}
+	orDefault(&out.MaxUnacked, defaultMaxUnacked)
+	if o.BackoffFixed {
+		orDefault(&out.BackoffBase, time.Second)
+		out.BackoffCap = out.BackoffBase
+	}
+	return out, nil
+}
+
+// positions resolves a position on every partition of a topic.
+func (b *Broker) positions(ctx context.Context, t *state.Topic, at protocol.Position) ([]uint64, error) {
+	out := make([]uint64, t.Settings.Partitions)
+	for n := range out {
+		p, err := b.partition(ctx, partitionKey{t.ID, uint32(n)})
+		if err != nil {
+			return nil, err
+		}
+		if out[n], err = p.resolve(at); err != nil {
+			return nil, fmt.Errorf("find the position on %s: %w", p.name(), err)
+		}
+	}
+	return out, nil
+}
+
+// resetSubscription moves a subscription to a position on every partition, or
+// on one and leaves the others where they are.
+func (b *Broker) resetSubscription(ctx context.Context, id state.TopicID, name string, partition int, to protocol.Position) error {
+	view := b.meta.View()
+	t, m := view.TopicByID(id), view.Subscription(id, name)
+	if t == nil || m == nil {
+		return protocol.Errorf(protocol.CodeNoSuchSub, "there is no subscription %q", name)
+	}
+	start, err := b.positions(ctx, t, to)
+	if err != nil {
+		return err
+	}
+	subs := b.running(id, name)
+	for n := range start {
+		if partition >= 0 && n != partition {
+			start[n] = m.Cursors[n].Prefix
+			if s := subs[uint32(n)]; s != nil {
+				s.mu.Lock()
+				start[n] = s.d.Cursor().Prefix
+				s.mu.Unlock()
+			}
+		}
+	}
+	if _, err := b.propose(ctx, &state.ResetSubscription{Subscription: m.ID, Generation: m.Generation + 1, Start: start}); err != nil {
+		return fmt.Errorf("reset subscription %s of %s: %w", name, t.Name, err)
+	}
+	for n, s := range subs {
+		if err := s.reset(m.Generation+1, start[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// running returns the shells of a subscription by partition.
+func (b *Broker) running(id state.TopicID, name string) map[uint32]*subscription {
+	out := map[uint32]*subscription{}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for key, p := range b.parts {
+		if key.topic != id {
+			continue
+		}
+		p.mu.Lock()
+		if s := p.subs[name]; s != nil {
+			out[key.n] = s
+		}
+		p.mu.Unlock()
+	}
+	return out
+}
+
+// reset follows a committed reset.
+func (s *subscription) reset(generation, to uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.d.Generation() < generation {
+		if err := s.d.Reset(to); err != nil {
+			return err
+		}
+	}
+	s.gapSince = 0
+	s.changed()
+	return nil
+}
+
+// deleteSubscription removes a subscription and ends its consumers.
+func (b *Broker) deleteSubscription(ctx context.Context, q *protocol.SubArgs) error {
+	t, err := b.topicNamed(q.Topic)
+	if err != nil {
+		return err
+	}
+	m := b.meta.View().Subscription(t.ID, q.Subscription)
+	if m == nil {
+		return protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", t.Name, q.Subscription)
+	}
+	subs := b.running(t.ID, q.Subscription)
+	for _, s := range subs {
+		s.mu.Lock()
+		n := len(s.consumers)
+		s.mu.Unlock()
+		if n > 0 && !q.Force {
+			return protocol.Errorf(protocol.CodeSubscriptionInUse, "subscription %s of %s has %d consumers attached", q.Subscription, t.Name, n)
+		}
+	}
+	if _, err := b.propose(ctx, &state.DeleteSubscription{Subscription: m.ID}); err != nil {
+		return fmt.Errorf("delete subscription %s of %s: %w", q.Subscription, t.Name, err)
+	}
+	why := protocol.Errorf(protocol.CodeNoSuchSub, "subscription %s of %s was deleted", q.Subscription, t.Name)
+	for n, s := range subs {
+		s.close(why)
+		if p := b.served(partitionKey{t.ID, n}); p != nil {
+			p.mu.Lock()
+			if p.subs[q.Subscription] == s {
+				delete(p.subs, q.Subscription)
+			}
+			p.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// served returns a partition that is being served, nil otherwise.
+func (b *Broker) served(key partitionKey) *partition {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.parts[key]
+}
