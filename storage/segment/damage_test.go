@@ -284,7 +284,7 @@ func TestOneFlippedBitOfThreeHundred(t *testing.T) {
 
 // nested is a segment whose second message is itself a valid batch of the same
 // epoch, at an offset that could stand there.
-func nested(t *testing.T) (w *build, inner []byte) {
+func nested(t testing.TB) (w *build, inner []byte) {
 	w = newBuild(t, testHeader())
 	w.add(t, "first")
 	fake := newBuild(t, w.header)
