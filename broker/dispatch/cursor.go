@@ -84,17 +84,23 @@ func (s *Subscription) Cursor() Cursor {
 
 // appendDurable adds what of r belongs into a cursor. A first delivery that
 // is still out does not: after a crash of the broker it is simply given out
-// again, as the first. It counts once it has ended without an ack.
+// again, as the first; it counts once it has ended without an ack. A later
+// one counts once it is received. So the stored number only ever grows.
 func appendDurable(r *run, acks *[]Range, again *[]Redelivery) {
-	switch {
-	case r.kind == acked:
+	if r.kind == acked {
 		*acks = append(*acks, Range{r.start, r.end})
-	case r.count == 0, r.kind == held && r.count == 1:
-	default:
-		d := Redelivery{Range: Range{r.start, r.end}, Next: uint32(r.count) + 1}
-		if r.kind == waiting || r.kind == hole {
-			d.Due = r.at
+		return
+	}
+	d := Redelivery{Range: Range{r.start, r.end}, Next: uint32(r.count) + 1}
+	switch r.kind {
+	case held:
+		if r.flags&received == 0 {
+			d.Next--
 		}
+	case waiting, hole:
+		d.Due = r.at
+	}
+	if d.Next > 1 && (r.kind != held || r.count > 1) {
 		*again = append(*again, d)
 	}
 }

@@ -8,7 +8,8 @@ type Reason uint8
 const (
 	Ready      Reason = iota // read and Offer
 	NoConsumer               // nobody is connected
-	NoCredit                 // no consumer has room
+	NoCredit                 // no consumer has asked for more
+	Full                     // those that have are paused
 	Window                   // MaxUnacked messages are not acknowledged
 	Ranges                   // RangeLimit acknowledged ranges lie above the prefix
 )
@@ -22,6 +23,8 @@ func (r Reason) String() string {
 		return "no consumer is connected"
 	case NoCredit:
 		return "no consumer has credit"
+	case Full:
+		return "the connections of the consumers are full: they do not read what was sent"
 	case Window:
 		return "waiting for acknowledgements: the window of unacknowledged messages is full"
 	case Ranges:
@@ -72,6 +75,11 @@ func (s *Subscription) Next(now int64) Step {
 		return st
 	case s.credit == 0:
 		st.Reason = NoCredit
+		for _, m := range s.members {
+			if m.credit > 0 {
+				st.Reason = Full
+			}
+		}
 		return st
 	case s.msgs[held] >= limit:
 		st.Reason = Window
@@ -191,10 +199,7 @@ func (s *Subscription) redeliver(off, end uint64, now int64) Delivery {
 	}
 	m := s.pick()
 	n = s.charge(m, n)
-	to := run{kind: held, count: uint16(attempt(r.count)), flags: r.flags & late}
-	if to.count > 1 {
-		to.flags |= dirty // this delivery must outlive a restart
-	}
+	to := run{kind: held, count: uint16(attempt(r.count)), flags: r.flags}
 	s.handTo(m, &to, now)
 	s.recast(p, off, off+n, to)
 	s.high = max(s.high, off+n)
@@ -210,7 +215,7 @@ func (s *Subscription) pick() *member {
 		}
 		m := s.members[s.turn]
 		s.turn++
-		if m.credit > 0 {
+		if m.credit > 0 && !m.paused {
 			return m
 		}
 	}
@@ -235,6 +240,9 @@ func (s *Subscription) handTo(m *member, r *run, now int64) {
 // of the timeout, so that messages received one by one still make few runs.
 func (s *Subscription) startClock(r *run, now int64) {
 	r.flags |= received
+	if r.count > 1 {
+		r.flags |= dirty // that it was seen again must outlive a restart
+	}
 	if s.cfg.AckTimeout > 0 {
 		grain := max(int64(s.cfg.AckTimeout)/64, 1)
 		at := now + int64(s.cfg.AckTimeout) + grain - 1

@@ -49,12 +49,13 @@
 //
 // # Delivery counts
 //
-// The number of a delivery rises when it is made and is part of the cursor as
-// the number of the next one, always above one. A first delivery that is still
-// out is not in the cursor; it is once it has ended without an ack. What a
-// vanished consumer has not received does not bring a message to its limit:
-// see [Subscription.Leave]. After one delivery and MaxRedeliveries more
-// [Poison] says what follows.
+// The number of a delivery rises when it is made and outlives restarts: the
+// cursor has the number of the next one, where that is above one. A first
+// delivery that is still out is not in the cursor; it is once it has ended
+// without an ack. Later deliveries are when the application has received them,
+// and do not count otherwise: what was merely prefetched by a consumer that
+// vanished is not brought to its limit by that, see [Subscription.Leave]. After
+// one delivery and MaxRedeliveries more [Poison] says what follows.
 //
 // Failover and key-shared will be further ways to choose the consumer in
 // Offer; Consumer already has name, priority and filters, Batch the keys.

@@ -78,14 +78,6 @@ func (l *runlist) at(p pos) *run {
 	return &l.nodes[p.node].runs[p.i]
 }
 
-func (l *runlist) last() *run {
-	if len(l.nodes) == 0 {
-		return nil
-	}
-	runs := l.nodes[len(l.nodes)-1].runs
-	return &runs[len(runs)-1]
-}
-
 func (l *runlist) next(p pos) pos {
 	if p.i++; p.i == len(l.nodes[p.node].runs) {
 		return pos{p.node + 1, 0}
@@ -251,6 +243,9 @@ func (l *runlist) change(p pos, a, b uint64, to run) {
 	to.start, to.end = a, b
 	r := l.at(p)
 	switch {
+	case same(r, &to):
+		r.flags |= to.flags
+		l.touch(p)
 	case a == r.start && b == r.end:
 		l.count[r.kind]--
 		l.count[to.kind]++

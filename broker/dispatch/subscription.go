@@ -29,6 +29,7 @@ type member struct {
 	Consumer
 	credit uint64
 	held   uint64
+	paused bool
 }
 
 // Subscription is the delivery state of one subscription on one partition.
@@ -45,7 +46,7 @@ type Subscription struct {
 	members []*member // in the order of joining
 	byID    map[ConsumerID]*member
 	turn    int    // whose turn it is
-	credit  uint64 // of all members
+	credit  uint64 // of all members that are not paused
 
 	stored uint64 // prefix as it is committed
 	reset  bool   // the generation is not committed yet
@@ -143,8 +144,25 @@ func (s *Subscription) Grant(id ConsumerID, n uint32) error {
 	}
 	more := min(uint64(n), math.MaxInt64-m.credit)
 	m.credit += more
-	s.credit += more
+	if !m.paused {
+		s.credit += more
+	}
 	return nil
+}
+
+// Pause holds deliveries to a consumer back, whatever credit it has, because
+// its connection takes no more, or lets them go on. An unknown id is ignored.
+func (s *Subscription) Pause(id ConsumerID, paused bool) {
+	m := s.byID[id]
+	switch {
+	case m == nil || m.paused == paused:
+		return
+	case paused:
+		s.credit -= m.credit
+	default:
+		s.credit += m.credit
+	}
+	m.paused = paused
 }
 
 func (s *Subscription) remove(id ConsumerID, clean bool, now int64) {
@@ -157,7 +175,7 @@ func (s *Subscription) remove(id ConsumerID, clean bool, now int64) {
 			s.giveBack(*r, clean, now)
 		}
 	}
-	s.credit -= m.credit
+	s.Pause(id, true)
 	s.members = slices.Delete(s.members, i, i+1)
 	delete(s.byID, id)
 	if s.turn > i {
