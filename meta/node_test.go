@@ -450,3 +450,46 @@ func TestConfigWithoutDirectoryOrStoreIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestConcurrentProposalsShareSyncs: a thousand at once take far fewer writes of the log than there are commands.
+func TestConcurrentProposalsShareSyncs(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Registerer = prometheus.NewPedanticRegistry()
+	n := openNode(t, cfg)
+	before := storeCalls(t, cfg.Registerer)
+	const callers = 1000
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			<-start
+			if _, err := n.Propose(t.Context(), createTopic(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	calls := storeCalls(t, cfg.Registerer) - before
+	t.Logf("%d proposals took %d writes of the log", callers, calls)
+	if calls > callers/4 {
+		t.Errorf("%d proposals took %d writes of the log", callers, calls)
+	}
+}
+
+// storeCalls returns how often the log was written and synced.
+func storeCalls(t *testing.T, r prometheus.Registerer) uint64 {
+	t.Helper()
+	families, err := r.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "danube_raft_log_store_seconds" {
+			return f.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	t.Fatal("no danube_raft_log_store_seconds")
+	return 0
+}

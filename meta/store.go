@@ -83,12 +83,19 @@ func (s *store) Set(key, val []byte) error {
 // SetUint64 implements raft.StableStore. It holds the terms, and waits while the disk is full. Once the node stops it
 // pretends to have saved a term rather than let Raft panic: no vote can be saved any more, so none is given in it.
 func (s *store) SetUint64(key []byte, val uint64) error {
-	tick := time.NewTicker(spaceRetry)
-	defer tick.Stop()
+	return s.writeUntilSpace(func() error { return s.BoltStore.SetUint64(key, val) })
+}
+
+func (s *store) writeUntilSpace(f func() error) error {
+	var tick *time.Ticker
 	for {
-		err := s.write(func() error { return s.BoltStore.SetUint64(key, val) })
+		err := s.write(f)
 		if !errors.Is(err, syscall.ENOSPC) {
 			return err
+		}
+		if tick == nil {
+			tick = time.NewTicker(spaceRetry)
+			defer tick.Stop()
 		}
 		select {
 		case <-tick.C:
