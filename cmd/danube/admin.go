@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"syscall"
 
 	"github.com/danubemq/danube/client"
@@ -19,11 +20,11 @@ func (a *app) dial(ctx context.Context) (*client.Client, error) {
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	c, err := client.Dial(ctx, addrs, client.Config{Name: "danube " + release, Logger: log})
 	if err != nil {
-		err = fmt.Errorf("connect to the broker: %w", err)
 		if errors.Is(err, syscall.ECONNREFUSED) {
+			err = fmt.Errorf("connect to %s: %w", strings.Join(addrs, ", "), syscall.ECONNREFUSED)
 			return nil, withHint(err, "`danube standalone` starts a broker; --broker or DANUBE_BROKER names another address")
 		}
-		return nil, err
+		return nil, fmt.Errorf("connect to the broker: %w", err)
 	}
 	return c, nil
 }

@@ -115,7 +115,7 @@ func (s *settingsRead) refuse() (warnings []string, err error) {
 			continue
 		}
 		if later.refused != "" {
-			errs = append(errs, fmt.Errorf("%s: %s is %s: %s", from.where(), later.key, v, later.refused))
+			errs = append(errs, fmt.Errorf("%s: %s is %s: %s", from.where(), later.key, s.shown(later.key), later.refused))
 			continue
 		}
 		warnings = append(warnings, fmt.Sprintf("%s: %s has no effect: %s", from.where(), later.key, later.idle))

@@ -92,6 +92,20 @@ func readSettings(src sources) (*settingsRead, error) {
 	return s, errors.Join(s.problems...)
 }
 
+// loadConfig reads and judges the configuration of a broker.
+func loadConfig(src sources) (config, []string, error) {
+	s, err := readSettings(src)
+	if err != nil {
+		return config{}, nil, err
+	}
+	warnings, err := s.refuse()
+	if err != nil {
+		return config{}, nil, err
+	}
+	cfg, err := s.config()
+	return cfg, append(s.unknown, warnings...), err
+}
+
 // put sets a known key, or records why it cannot.
 func (s *settingsRead) put(key string, raw any, from origin) {
 	v, err := s.known[key].parse(raw)
@@ -171,6 +185,8 @@ func (s *settingsRead) merge(section string, m map[string]any, at func(string) o
 		below, isMap := v.(map[string]any)
 		_, isKey := s.known[key]
 		switch {
+		case strings.Contains(name, "."):
+			s.problems = append(s.problems, fmt.Errorf("%s: unknown key %s: sections are nested, not written with dots", at(key).where(), key))
 		case isKey:
 			s.put(key, v, at(key))
 		case isMap && s.isSection(key):
@@ -203,10 +219,7 @@ func (s *settingsRead) unknownKey(key string, from origin, lenient bool) {
 		}
 	}
 	text := fmt.Sprintf("%s: unknown key %s", from.where(), key)
-	near := nearest(key, names)
-	if near == "" {
-		near = sameName(key, names)
-	}
+	near := nearestKey(key, names)
 	if near != "" {
 		text += fmt.Sprintf("; did you mean %s?", near)
 	}
@@ -217,18 +230,30 @@ func (s *settingsRead) unknownKey(key string, from origin, lenient bool) {
 	s.problems = append(s.problems, errors.New(text))
 }
 
-// sameName finds a key with the same last part, or nearly, in another section.
-func sameName(key string, names []string) string {
+// nearestKey is the key that was probably meant: one of the same name in another section, else one written nearly the
+// same, else one whose name is nearly the same.
+func nearestKey(key string, names []string) string {
 	last := func(k string) string { return k[strings.LastIndexByte(k, '.')+1:] }
+	named := func(name string) string {
+		for _, k := range names {
+			if last(k) == name {
+				return k
+			}
+		}
+		return ""
+	}
+	if same := named(last(key)); same != "" {
+		return same
+	}
+	if near := nearest(key, names); near != "" {
+		return near
+	}
 	var lasts []string
 	for _, k := range names {
 		lasts = append(lasts, last(k))
 	}
-	near := nearest(last(key), lasts)
-	for _, k := range names {
-		if near != "" && last(k) == near {
-			return k
-		}
+	if near := nearest(last(key), lasts); near != "" {
+		return named(near)
 	}
 	return ""
 }

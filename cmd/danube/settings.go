@@ -191,6 +191,13 @@ func parseList(raw any) ([]string, error) {
 	if items, ok := raw.([]any); ok {
 		for _, item := range items {
 			text, ok := scalarText(item)
+			if pair, isMap := item.(map[string]any); isMap && len(pair) == 1 {
+				// The YAML library takes [host:6379] for a mapping, which it is not.
+				for name, port := range pair {
+					rest, plain := scalarText(port)
+					text, ok = name+":"+rest, plain
+				}
+			}
 			if !ok {
 				return nil, fmt.Errorf("wants a list of plain values")
 			}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestExitCodesAndErrors runs command lines that need no broker, or find none.
+func TestExitCodesAndErrors(t *testing.T) {
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	closed := closedPort(t)
+	for name, c := range map[string]struct {
+		args string
+		code int
+		says []string // on standard error
+	}{
+		"help":                         {"", exitDone, nil},
+		"version":                      {"version", exitDone, nil},
+		"unknown command":              {"prodcue x", exitUsage, []string{`danube: unknown command "prodcue"`, "hint: did you mean danube produce?"}},
+		"unknown nested command":       {"topic lsit", exitUsage, []string{`danube: unknown command "topic lsit"`, "did you mean danube topic list?"}},
+		"far from any command":         {"frobnicate", exitUsage, []string{"danube --help lists the commands"}},
+		"group alone":                  {"subscription", exitUsage, []string{"subscription: a command is missing", "create, delete, describe"}},
+		"unknown flag":                 {"topic create t --partitons 3", exitUsage, []string{"topic create: unknown flag --partitons", "did you mean --partitions?"}},
+		"unknown short flag":           {"consume t -z", exitUsage, []string{"consume: unknown flag -z"}},
+		"argument missing":             {"topic describe", exitUsage, []string{"topic describe: TOPIC is missing"}},
+		"argument too many":            {"topic describe a b", exitUsage, []string{`"b" is one argument too many`}},
+		"bad number":                   {"produce t --count -5", exitUsage, []string{`--count -5: "-5" is no whole number`}},
+		"bad size":                     {"produce t --count 1 --size 4kb", exitUsage, []string{`did you mean 4KiB?`}},
+		"bad duration":                 {"consume t --timeout soon", exitUsage, []string{`"soon" is no duration`}},
+		"bad choice":                   {"consume t -o xml", exitUsage, []string{"is not one of text, json, raw"}},
+		"bad position":                 {"consume t --from yesterday", exitUsage, []string{"--from:", "latest, earliest, an offset"}},
+		"bad name":                     {"topic create a/b", exitUsage, []string{"allowed are letters, digits"}},
+		"partition where a topic goes": {"topic delete t:3 --yes", exitUsage, []string{"t:3 names one partition; the whole topic is /default/t"}},
+		"no partition to resolve":      {"topic resolve t --lost", exitUsage, []string{"names no partition"}},
+		"how to resolve":               {"topic resolve t:0", exitUsage, []string{"--lost, --accept-gap and --adopt"}},
+		"two ways to resolve":          {"topic resolve t:0 --lost --adopt", exitUsage, []string{"exclude each other"}},
+		"truncate before what":         {"topic truncate t", exitUsage, []string{"--before is missing"}},
+		"reset to what":                {"subscription reset t s", exitUsage, []string{"--to is missing"}},
+		"nothing to set":               {"topic set t", exitUsage, []string{"nothing to change"}},
+		"size without count":           {"produce t --size 1KiB", exitUsage, []string{"--size needs --count"}},
+		"file and count":               {"produce t --file x --count 1", exitUsage, []string{"exclude each other"}},
+		"reader with consumer flags":   {"consume t --no-ack", exitUsage, []string{"--no-ack needs a subscription: -s NAME"}},
+		"durability of what is lost":   {"topic create t --reliable=false --durability local", exitUsage, []string{"keeps nothing"}},
+		"bad property":                 {"produce t m --property k", exitUsage, []string{"name=value"}},
+		"bad address":                  {"--broker :x topic list", exitUsage, []string{"--broker:"}},
+		"no broker":                    {"--broker " + closed + " topic list", exitFailed, []string{"connect to " + closed + ": connection refused", "hint: `danube standalone` starts a broker"}},
+		"no broker to produce to":      {"--broker " + closed + " produce t m", exitFailed, []string{"connection refused"}},
+		"nobody to confirm":            {"topic delete t", exitUsage, []string{"standard input is no terminal", "--yes"}},
+		"no file to produce":           {"produce t --file " + dir + "/none", exitFailed, []string{"no such file"}},
+		"no segment":                   {"segment verify " + dir + "/none.seg", exitFailed, []string{"verify segment:", "no such file"}},
+		"an empty segment":             {"segment verify " + empty, exitFailed, []string{"problem"}},
+		"a folder as segment":          {"segment dump " + dir, exitFailed, []string{"is no file"}},
+		"no log":                       {"wal verify " + dir, exitFailed, []string{"holds no segment files"}},
+		"log of a file":                {"wal verify " + empty, exitFailed, []string{"is a file", "danube segment verify"}},
+		"no configuration":             {"config check " + dir + "/none", exitUsage, []string{"no such file"}},
+		"unknown shell":                {"completion tcsh", exitUsage, []string{"bash, zsh, fish, powershell"}},
+		"bench too small":              {"bench produce t --size 8", exitUsage, []string{"--size 8: is not between"}},
+		"bench two ends":               {"bench produce t --count 1 --duration 1s", exitUsage, []string{"exclude each other"}},
+		"bench without rate":           {"bench latency t --rate 0", exitUsage, []string{"--rate 0"}},
+		"bench many exclusive":         {"bench consume t --consumers 2", exitUsage, []string{"--type shared has many"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell()
+			code := s.call(t, strings.Fields(c.args)...)
+			text := s.err.String()
+			if code != c.code {
+				t.Errorf("danube %s: exit code %d, want %d\n%s", c.args, code, c.code, text)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(text, want) {
+					t.Errorf("danube %s says\n%swithout %q", c.args, text, want)
+				}
+			}
+			if strings.Contains(text, "Usage:") {
+				t.Errorf("danube %s prints the usage for an error:\n%s", c.args, text)
+			}
+			for line := range strings.Lines(text) {
+				if !strings.HasPrefix(line, "danube: ") && !strings.HasPrefix(line, "  ") {
+					t.Errorf("danube %s: line without its form: %q", c.args, line)
+				}
+			}
+		})
+	}
+}
+
+// closedPort is a loopback address where nobody listens.
+func closedPort(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestCompletionScripts(t *testing.T) {
+	for _, sh := range []string{"bash", "zsh", "fish", "powershell"} {
+		s := newShell()
+		if code := s.call(t, "completion", sh); code != exitDone || !strings.Contains(s.out.String(), "danube") {
+			t.Errorf("completion %s: exit code %d, %d bytes", sh, code, s.out.Len())
+		}
+	}
+}
+
+func TestBrokerAddresses(t *testing.T) {
+	for name, c := range map[string]struct {
+		flag, env, want string
+	}{
+		"default":            {"", "", "127.0.0.1:6650"},
+		"environment":        {"", "10.0.0.1:7000", "10.0.0.1:7000"},
+		"flag wins":          {"10.0.0.2:7000", "10.0.0.1:7000", "10.0.0.2:7000"},
+		"list":               {"a:1, b:2,c", "", "a:1 b:2 c:6650"},
+		"port is completed":  {"broker", "", "broker:6650"},
+		"IPv6 without port":  {"[::1]", "", "[::1]:6650"},
+		"IPv6 with port":     {"[::1]:7000", "", "[::1]:7000"},
+		"empty entries pass": {"a:1,,", "", "a:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell("DANUBE_BROKER=" + c.env)
+			s.brokers = c.flag
+			got, err := s.addresses()
+			if err != nil || strings.Join(got, " ") != c.want {
+				t.Errorf("got %q, %v, want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"create", "delete", "describe", "list", "peek", "verify", "truncate"}
+	for given, want := range map[string]string{
+		"creat": "create", "lsit": "list", "desc": "describe", "verfy": "verify", "deleet": "delete", "x": "", "frobnicate": "",
+	} {
+		if got := nearest(given, names); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", given, got, want)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/protocol/batch"
+)
+
+// exampleTopic is a topic with everything in it.
+func exampleTopic() protocol.TopicDescription {
+	return protocol.TopicDescription{
+		Topic: "/default/orders", ID: "000102030405060708090a0b0c0d0e0f", Reliable: true, Durability: "local", RetentionMS: 3_600_000, RetentionBytes: 1 << 30,
+		Partitions: []protocol.PartitionDescription{{
+			Partition: 0, Owner: "n1", Epoch: 3, State: "open", LogStart: 10, NextOffset: 1010, CommittedEnd: 1010, ColdEnd: 10, Protected: 10, Ceiling: 5000,
+			Bytes: 123456, Segments: 2, Producers: 1, Warm: &protocol.WarmDescription{Generation: 1, Whole: true},
+			Ranges: []protocol.RangeDescription{
+				{Epoch: 1, Start: 10, End: 500, Status: "SEALED", Stores: []string{"aa"}},
+				{Epoch: 2, Start: 500, End: 600, Status: "LOST", Stores: []string{"aa"}, Detail: "wal/x.seg at 4096: CRC"},
+				{Epoch: 3, Start: 600, End: 1010, Status: "OPEN", Stores: []string{"aa"}},
+			},
+		}, {Partition: 1, Owner: "n1", Epoch: 1, State: "failed", Reason: "disk"}},
+		Subscriptions: []protocol.SubDescription{exampleSubscription()},
+	}
+}
+
+func exampleSubscription() protocol.SubDescription {
+	return protocol.SubDescription{
+		Name: "billing", Type: "shared", Options: protocol.SubOptions{MaxUnacked: 500, AckTimeoutMS: 5000},
+		Partitions: []protocol.SubPartition{{
+			Partition: 0, Cursor: 700, Lag: 310, InFlight: 10, Redeliver: 1, Ranges: 2, Skipped: 100, Generation: 4, State: "delivering",
+			Consumers: []protocol.SubConsumer{{Name: "c1", Address: "127.0.0.1:5000", Credit: 990, InFlight: 10}},
+		}},
+	}
+}
+
+func exampleVerify() protocol.VerifyReport {
+	return protocol.VerifyReport{Partitions: []protocol.VerifyPartition{
+		{Partition: 0, From: 0, To: 100, Messages: 99, Bytes: 9999, Findings: []protocol.VerifyFinding{
+			{From: 7, To: 8, Tier: "hot", File: "wal/a/0/x.seg", At: 512, What: "CRC of the body"}}},
+		{Partition: 1, From: 0, To: 0},
+	}}
+}
+
+func exampleMessages() []client.Message {
+	return []client.Message{{
+		Topic: "/default/orders", Partition: 1, Offset: 42, Key: []byte("k\x01"), Payload: []byte("grüß\t\"dich\"\n<&>\u2028"),
+		Properties: []batch.Property{{Name: "a", Value: "1"}, {Name: "b", Value: "\\"}}, PublishTime: noon(), AppendTime: noon().Add(1500 * time.Microsecond), Deliveries: 2,
+	}, {
+		Topic: "/default/orders", Offset: 43, Key: []byte{0xff}, Payload: []byte{0, 0xfe, 0xff}, PublishTime: noon(), AppendTime: noon(),
+	}}
+}
+
+func exampleStatus() protocol.Status {
+	return protocol.Status{Cluster: "danube", ClusterID: "0f0e", Broker: "n1", Release: "1.0.0", Leader: "n1", Ready: true, Topics: 12,
+		Degraded: []string{"disk is 91 % full"}, Brokers: []protocol.BrokerStatus{{Name: "n1", Store: "aa", Address: "127.0.0.1:6650", State: "active", Voter: true, Incarnation: 7}}}
+}
+
+func exampleSegment() segmentReport {
+	return segmentReport{
+		File: "x.seg", Size: 8192, Sealed: true, Facts: segmentFacts{First: 5, End: 9, FirstTime: "2026-01-31T12:00:00.000Z", LastTime: "2026-01-31T12:00:01.000Z", Batches: 2, Messages: 4, Marks: 1, DataEnd: 4096, CRC: "deadbeef"},
+		Header:   &segmentHeader{Topic: "/default/orders", TopicID: "0001", Partition: 2, Base: 5, FirstEpoch: 1, Epoch: 1, Cluster: "0f0e", Store: "aa", Created: "2026-01-31T12:00:00.000Z"},
+		Problems: []segmentProblem{{File: "x.seg", At: 100, From: 6, To: 7, What: "body CRC"}},
+	}
+}
+
+// TestGoldenJSON holds every -o json that is one document. A field may be added, never renamed.
+func TestGoldenJSON(t *testing.T) {
+	topic, sub, verify, status := exampleTopic(), exampleSubscription(), exampleVerify(), exampleStatus()
+	for name, v := range map[string]any{
+		"topic-create":          createdTopic{"/default/orders", "0001", true, true, protocol.TopicConfig{Partitions: 3, Durability: "local", RetentionMS: 1000}},
+		"topic-describe":        &topic,
+		"topic-describe-empty":  &protocol.TopicDescription{Topic: "/default/x", Partitions: []protocol.PartitionDescription{{}}},
+		"topic-list":            protocol.TopicList{Topics: []protocol.TopicSummary{{Topic: "/default/orders", ID: "0001", Reliable: true, Durability: "local", Partitions: 3, Subscriptions: 1, RetentionMS: 1000}}},
+		"topic-list-empty":      protocol.TopicList{},
+		"topic-verify":          &verify,
+		"topic-truncate":        &protocol.Truncated{Was: 0, LogStart: 500, Unacked: 20},
+		"subscription-list":     &protocol.SubList{Subscriptions: []protocol.SubDescription{sub}},
+		"subscription-describe": &sub,
+		"cluster-status":        &status,
+		"segment-verify":        exampleSegment(),
+		"wal-verify":            walReport{Directory: "d", Files: 1, Bytes: 8192, Messages: 4, Partitions: []walPartition{{Topic: "/default/orders", TopicID: "0001", Files: 1, Bytes: 8192, Messages: 4, First: 5, End: 9}}},
+		"config-check":          checkReport{File: "danube.yaml", Problems: []string{"danube.yaml:1: unknown key x"}},
+		"config-show":           shownSettings{[]shownSetting{{"data_dir", "/d", "--data-dir"}}},
+		"version":               versionReport{"1.0.0", "abc", "go1.26", "linux/amd64", formatVersion{1, 1, 1}},
+		"bench":                 benchResult{1_000_000, 1 << 30, 1.5, 666666.7, 100, 900.5, 2000, 31000, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := printJSON(&b, v); err != nil {
+				t.Fatal(err)
+			}
+			if !json.Valid(b.Bytes()) || bytes.Contains(b.Bytes(), []byte("null")) {
+				t.Errorf("not valid, or null for a list:\n%s", b.String())
+			}
+			golden(t, name+".json", b.Bytes())
+		})
+	}
+}
+
+// TestGoldenStreams holds the output of produce, consume and peek with -o json.
+func TestGoldenStreams(t *testing.T) {
+	var consume, peek bytes.Buffer
+	for _, m := range exampleMessages() {
+		consume.Write(appendMessageJSON(nil, &m))
+	}
+	golden(t, "consume.json", consume.Bytes())
+	if err := printPeek(&peek, exampleMessages(), "json"); err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(peek.Bytes()) {
+		t.Errorf("peek prints no JSON:\n%s", peek.String())
+	}
+	golden(t, "topic-peek.json", peek.Bytes())
+	golden(t, "produce.json", produced(t))
+}
+
+// TestGoldenTables holds what a person sees.
+func TestGoldenTables(t *testing.T) {
+	for name, print := range map[string]func(*bytes.Buffer) error{
+		"topic-describe":        func(b *bytes.Buffer) error { return describeTopic(b, exampleTopic(), false) },
+		"topic-describe-all":    func(b *bytes.Buffer) error { return describeTopic(b, exampleTopic(), true) },
+		"subscription-describe": func(b *bytes.Buffer) error { return describeSubscription(b, "/default/orders", exampleSubscription()) },
+		"topic-verify":          func(b *bytes.Buffer) error { return printVerify(b, exampleVerify()) },
+		"topic-peek":            func(b *bytes.Buffer) error { return printPeek(b, exampleMessages(), "text") },
+		"cluster-status":        func(b *bytes.Buffer) error { return printStatus(b, exampleStatus()) },
+		"segment-verify":        func(b *bytes.Buffer) error { return printSegmentReport(b, exampleSegment()) },
+		"bench": func(b *bytes.Buffer) error {
+			return benchTable(b, benchResult{1_000_000, 1 << 30, 1.5, 666666.7, 100, 900.5, 2000, 31000, 0}, "of a test")
+		},
+	} {
+		var b bytes.Buffer
+		if err := print(&b); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name+".txt", b.Bytes())
+	}
+}
+
+// TestReportForm: what failed, why, the request and the hint, each on its line.
+func TestReportForm(t *testing.T) {
+	broker := &protocol.Error{Code: protocol.CodeLevelUnavailable, Text: "no write buffer", Hint: "set storage.write_buffer", Request: "n1-7"}
+	for name, c := range map[string]struct {
+		err  error
+		code int
+		want string
+	}{
+		"nothing":          {nil, exitDone, ""},
+		"plain":            {errors.New("why"), exitFailed, "danube: why\n"},
+		"hint":             {withHint(errors.New("why"), "do %s", "that"), exitFailed, "danube: why\n  hint: do that\n"},
+		"usage with hint":  {withHint(usagef("why"), "do that"), exitUsage, "danube: why\n  hint: do that\n"},
+		"of the broker":    {errors.Join(broker), exitFailed, "danube: no write buffer\n  request n1-7 (the broker's log has it too)\n  hint: set storage.write_buffer\n"},
+		"several":          {errors.Join(errors.New("a"), errors.New("b")), exitFailed, "danube: a\ndanube: b\n"},
+		"already said why": {quietly(errors.New("x"), exitUsage), exitUsage, ""},
+	} {
+		var b bytes.Buffer
+		if code := report(&b, c.err); code != c.code || b.String() != c.want {
+			t.Errorf("%s: %d and %q, want %d and %q", name, code, b.String(), c.code, c.want)
+		}
+	}
+}

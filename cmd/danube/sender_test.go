@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/protocol"
+)
+
+// press is a producer in memory. It answers when told to, or at once.
+type press struct {
+	mu      sync.Mutex
+	got     []string
+	waiting []func() // answers held back
+	held    bool
+	refuse  func(n int, payload string) error // nil: everything is stored
+	full    bool                              // send blocks until its context ends
+}
+
+func (p *press) send(ctx context.Context, m client.Message, done func(client.Result, error)) error {
+	p.mu.Lock()
+	if p.full {
+		p.mu.Unlock()
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	n := len(p.got)
+	p.got = append(p.got, string(m.Payload))
+	answer := func() {
+		if p.refuse != nil {
+			if err := p.refuse(n, string(m.Payload)); err != nil {
+				done(client.Result{}, err)
+				return
+			}
+		}
+		done(client.Result{Partition: n % 2, Offset: uint64(n / 2), AppendTime: noon()}, nil)
+	}
+	if p.held {
+		p.waiting = append(p.waiting, answer)
+		p.mu.Unlock()
+		return nil
+	}
+	p.mu.Unlock()
+	answer()
+	return nil
+}
+
+// close answers what is held back, the last first: outcomes of several partitions come in any order.
+func (p *press) close(context.Context) (int, error) {
+	p.mu.Lock()
+	waiting := p.waiting
+	p.mu.Unlock()
+	for i := len(waiting) - 1; i >= 0; i-- {
+		waiting[i]()
+	}
+	return 0, nil
+}
+
+func (p *press) outlet() outlet { return outlet{topic: "/default/t", send: p.send, close: p.close} }
+
+// produce sends the lines of text through a sender.
+func produce(ctx context.Context, s *shell, p *press, text string, asJSON bool) error {
+	lines := newLineReader(strings.NewReader(text), 100)
+	return newSender(s.app, p.outlet(), asJSON).run(ctx, lineInput(lines, func() {}), 0)
+}
+
+// produced is what produce -o json prints when acknowledgements come in the wrong order and one line fails.
+func produced(t testing.TB) []byte {
+	s, p := newShell(), &press{held: true}
+	p.refuse = func(n int, _ string) error {
+		if n == 1 {
+			return &protocol.Error{Code: protocol.CodeTooLarge}
+		}
+		return nil
+	}
+	if err := produce(t.Context(), s, p, "a\nb\nc\nd\n", true); err == nil {
+		t.Error("a line failed and produce did not")
+	}
+	return s.out.Bytes()
+}
+
+func TestProduceSummary(t *testing.T) {
+	s, p := newShell(), &press{}
+	if err := produce(t.Context(), s, p, "a\n\nb", false); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(p.got, "|"); got != "a||b" {
+		t.Errorf("sent %q", got)
+	}
+	if want := "sent 3, acknowledged 3, failed 0, offsets 0:0-1 1:0-0\n"; s.err.String() != want {
+		t.Errorf("says %q, want %q", s.err.String(), want)
+	}
+	if s.out.Len() > 0 {
+		t.Errorf("prints %q", s.out.String())
+	}
+}
+
+func TestLineTooLongFailsAlone(t *testing.T) {
+	s, p := newShell(), &press{}
+	err := produce(t.Context(), s, p, "a\n"+strings.Repeat("x", 101)+"\nb\n", false)
+	if report(&s.err, err) != exitFailed || strings.Join(p.got, "|") != "a|b" {
+		t.Errorf("%v, sent %q", err, p.got)
+	}
+	for _, want := range []string{"danube: line 2: 101 bytes are more than a message may have (100)\n", "sent 3, acknowledged 2, failed 1,", "1 of 3 messages not acknowledged"} {
+		if !strings.Contains(s.err.String(), want) {
+			t.Errorf("says %q without %q", s.err.String(), want)
+		}
+	}
+}
+
+// TestFinalErrorStops: what is wrong with the topic is wrong with every line.
+func TestFinalErrorStops(t *testing.T) {
+	s, p := newShell(), &press{}
+	p.refuse = func(int, string) error { return client.ErrNoSuchTopic }
+	err := produce(t.Context(), s, p, strings.Repeat("a\n", 1000), false)
+	if !errors.Is(err, client.ErrNoSuchTopic) || len(p.got) > 1 {
+		t.Errorf("%v after %d messages", err, len(p.got))
+	}
+}
+
+func TestManyFailuresAreCounted(t *testing.T) {
+	s, p := newShell(), &press{}
+	p.refuse = func(int, string) error { return &protocol.Error{Code: protocol.CodeTooLarge} }
+	_ = produce(t.Context(), s, p, strings.Repeat("a\n", 100), false)
+	if n := strings.Count(s.err.String(), "danube: line "); n != failuresShown {
+		t.Errorf("%d failures printed, want %d", n, failuresShown)
+	}
+	if want := fmt.Sprintf("danube: %d more lines failed\n", 100-failuresShown); !strings.Contains(s.err.String(), want) {
+		t.Errorf("says %q without %q", s.err.String(), want)
+	}
+}
+
+// TestInterruptionWaitsForWhatIsInFlight: the input never ends, the producer is full, and the account is exact.
+func TestInterruptionWaitsForWhatIsInFlight(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s, p := newShell(), &press{held: true}
+	endless := make(chan struct{})
+	defer close(endless)
+	n := 0
+	in := &input{close: func() {}, next: func() ([]byte, uint64, error) {
+		if n++; n > 10 {
+			cancel(errInterrupted)
+			<-endless
+			return nil, 0, io.EOF
+		}
+		return []byte("x"), uint64(n), nil
+	}}
+	err := newSender(s.app, p.outlet(), false).run(ctx, in, 0)
+	if !errors.Is(err, errInterrupted) || exitCode(err) != exitFailed {
+		t.Errorf("ended with %v", err)
+	}
+	if !strings.Contains(s.err.String(), "sent 10, acknowledged 10, failed 0") {
+		t.Errorf("says %q", s.err.String())
+	}
+}
+
+func TestInterruptedWhileFull(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s, p := newShell(), &press{full: true}
+	timer := time.AfterFunc(20*time.Millisecond, func() { cancel(errInterrupted) })
+	defer timer.Stop()
+	if err := produce(ctx, s, p, "a\nb\n", true); !errors.Is(err, errInterrupted) || !strings.Contains(s.err.String(), "sent 0, acknowledged 0, failed 0") {
+		t.Errorf("%v, says %q", err, s.err.String())
+	}
+}
+
+func TestClosedPipeStopsProducing(t *testing.T) {
+	s, p := newShell(), &press{}
+	s.app.out = &ledger{fail: io.ErrClosedPipe}
+	err := produce(t.Context(), s, p, strings.Repeat("a\n", 100_000), true)
+	if !errors.Is(err, io.ErrClosedPipe) || len(p.got) == 100_000 {
+		t.Errorf("%v after %d messages", err, len(p.got))
+	}
+}
+
+// TestSendingAllocatesNothing: millions of lines go through here.
+func TestSendingAllocatesNothing(t *testing.T) {
+	s := newSender(newShell().app, outlet{topic: "t", send: func(_ context.Context, _ client.Message, done func(client.Result, error)) error {
+		done(client.Result{Offset: 7}, nil)
+		return nil
+	}}, false)
+	payload, ctx := bytes.Repeat([]byte("x"), 40), t.Context()
+	if n := testing.AllocsPerRun(1000, func() { s.send(ctx, payload, 1) }); n > 0 {
+		t.Errorf("%v allocations a message", n)
+	}
+}
+
+func TestPacerKeepsTheRate(t *testing.T) {
+	p := newPacer(100)
+	begun := time.Now()
+	for range 21 {
+		if err := p.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(begun); took < 190*time.Millisecond {
+		t.Errorf("21 messages at 100 a second took %v", took)
+	}
+	if err := newPacer(1).wait(interrupted(t)); err != nil {
+		t.Errorf("the first is due at once: %v", err)
+	}
+}
