@@ -1,11 +1,13 @@
 package segment
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"slices"
 
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -71,7 +73,7 @@ func (s *Scanner) look(pos int64) (sight, error) {
 
 // newer is the refusal of a batch of another format.
 func newer(b []byte) error {
-	v := int(binary.LittleEndian.Uint16(b[62:]))
+	v := int(binary.LittleEndian.Uint16(b[versionAt:]))
 	what := "batch"
 	if v == batch.Version {
 		what = fmt.Sprintf("batch with attributes %#x", uint16(batch.Batch(b).Attributes()))
@@ -106,15 +108,33 @@ func turnBack(b []byte) batch.Batch {
 		return nil
 	}
 	h := [batch.HeaderSize]byte(b)
-	for i := range 8 * len(h) {
-		h[i/8] ^= 1 << (i % 8)
-		crc := crc32.Update(crc32.Checksum(h[:4], castagnoli), castagnoli, h[8:])
-		if crc == binary.LittleEndian.Uint32(h[4:]) {
-			return h[:]
-		}
-		h[i/8] ^= 1 << (i % 8)
+	off := headerCRC(h[:]) ^ binary.LittleEndian.Uint32(h[4:])
+	bit := slices.Index(syndromes[:], off)
+	if bit < 0 {
+		return nil
 	}
-	return nil
+	h[bit/8] ^= 1 << (bit % 8)
+	return h[:]
+}
+
+// syndromes[i] is by how much bit i of a batch header sets its CRC and the one
+// computed of it apart. All differ. Never changed.
+var syndromes = makeSyndromes()
+
+func makeSyndromes() (t [8 * batch.HeaderSize]uint32) {
+	var h [batch.HeaderSize]byte
+	zero := headerCRC(h[:])
+	for i := range t {
+		h[i/8] ^= 1 << (i % 8)
+		t[i] = headerCRC(h[:]) ^ zero ^ binary.LittleEndian.Uint32(h[4:])
+		h[i/8] = 0
+	}
+	return t
+}
+
+// headerCRC is the CRC that a batch header should have.
+func headerCRC(h []byte) uint32 {
+	return crc32.Update(crc32.Checksum(h[:4], castagnoli), castagnoli, h[8:batch.HeaderSize])
 }
 
 // landing is where a scan finds its feet again.
@@ -176,8 +196,18 @@ func (s *Scanner) search(pos, tail int64) (int64, error) {
 		}
 		n := len(b) - batch.HeaderSize
 		for i := 0; i <= n; i++ {
-			if at := pos + int64(i); at == tail || s.promises(b[i:i+batch.HeaderSize]) {
+			// The version is the rarest pair of bytes a header is sure to have.
+			k := bytes.Index(b[i+versionAt:n+versionAt+2], versionBytes)
+			at := pos + int64(i+k)
+			switch {
+			case tail >= pos+int64(i) && (k < 0 && tail <= pos+int64(n) || tail <= at):
+				return tail, nil
+			case k < 0:
+				i = n
+			case s.promises(b[i+k:]):
 				return at, nil
+			default:
+				i += k
 			}
 		}
 		if pos+int64(len(b)) >= s.size {
@@ -188,11 +218,16 @@ func (s *Scanner) search(pos, tail int64) (int64, error) {
 	return s.size, nil
 }
 
+// versionAt is where a batch header has its version, versionBytes what stands there.
+const versionAt = 62
+
+var versionBytes = binary.LittleEndian.AppendUint16(nil, batch.Version)
+
 // promises asks the fields that are cheap to ask whether a header of a batch that
 // can stand here begins at b.
 func (s *Scanner) promises(b []byte) bool {
 	h := batch.Batch(b)
-	return binary.LittleEndian.Uint16(b[62:]) == batch.Version && h.Epoch() >= s.epoch && h.Epoch() <= s.from.Epoch &&
+	return h.Epoch() >= s.epoch && h.Epoch() <= s.from.Epoch &&
 		h.Base() >= s.next && h.Len() >= batch.HeaderSize
 }
 
