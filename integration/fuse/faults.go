@@ -65,6 +65,15 @@ func (f *faults) grow(n int64) syscall.Errno {
 	return 0
 }
 
+// give gives back the space of what was removed or cut. A hole that a truncation makes at the end takes none.
+func (f *faults) give(n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n > 0 && f.space >= 0 {
+		f.space += n
+	}
+}
+
 // fail adds a rule: OP ERRNO [COUNT [PART]].
 func (f *faults) fail(args []string) error {
 	if len(args) < 2 || args[0] != "write" && args[0] != "sync" {

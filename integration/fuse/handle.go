@@ -68,7 +68,11 @@ func (h *handle) truncate(size int64) syscall.Errno {
 	if _, err := j.before(h.fd, min(size, now), max(now-size, 0)); err != nil {
 		return fs.ToErrno(err)
 	}
-	return fs.ToErrno(syscall.Ftruncate(h.fd, size))
+	if err := syscall.Ftruncate(h.fd, size); err != nil {
+		return fs.ToErrno(err)
+	}
+	h.world.faults.give(now - size)
+	return 0
 }
 
 // Allocate lays a file out ahead, or punches and zeroes a part of it.

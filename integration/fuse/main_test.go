@@ -334,6 +334,8 @@ func TestFaultsBiteAndHeal(t *testing.T) {
 	if err := write(); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("write beyond the space: %v", err)
 	}
+	m.check(os.Truncate(m.path("wal"), 20)) // gives ten bytes back
+	m.check(write())
 	var st syscall.Statfs_t
 	if m.check(syscall.Statfs(m.dir, &st)); st.Bavail != 0 {
 		t.Errorf("%d blocks free, want none", st.Bavail)

@@ -147,7 +147,14 @@ func (n *node) Link(ctx context.Context, target fs.InodeEmbedder, name string, o
 
 func (n *node) Unlink(_ context.Context, name string) syscall.Errno {
 	path := n.child(name)
-	return n.changing(path, func() error { return n.world.journal.remove(path) })
+	return n.changing(path, func() error {
+		size := lastLink(path)
+		err := n.world.journal.remove(path)
+		if err == nil {
+			n.world.faults.give(size)
+		}
+		return err
+	})
 }
 
 func (n *node) Rmdir(_ context.Context, name string) syscall.Errno {
@@ -177,8 +184,22 @@ func (n *node) Rename(_ context.Context, name string, newParent fs.InodeEmbedder
 		if _, err := os.Lstat(newPath); err == nil && flags != 0 {
 			return syscall.EEXIST
 		}
-		return n.world.journal.rename(oldPath, newPath)
+		size := lastLink(newPath)
+		err := n.world.journal.rename(oldPath, newPath)
+		if err == nil {
+			n.world.faults.give(size)
+		}
+		return err
 	})
+}
+
+// lastLink is the size of a file that is gone with this name, 0 if there is none.
+func lastLink(path string) int64 {
+	var st syscall.Stat_t
+	if err := syscall.Lstat(path, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG || st.Nlink > 1 {
+		return 0
+	}
+	return st.Size
 }
 
 // Fsync of a directory makes its names durable. Files answer for themselves.
