@@ -91,6 +91,12 @@ func report(w io.Writer, err error) int {
 // flagError turns what pflag says into the house's words, with the nearest flag.
 func flagError(cmd *cobra.Command, err error) error {
 	name := commandName(cmd)
+	if !cmd.HasParent() {
+		name = "danube"
+		if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			return withHint(usagef("unknown flag --%s", missing.GetSpecifiedName()), "danube --help lists the commands and their flags")
+		}
+	}
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		given := missing.GetSpecifiedName()
 		if len(given) == 1 {

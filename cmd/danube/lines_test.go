@@ -70,8 +70,8 @@ func TestLines(t *testing.T) {
 // TestLinesAsSplit compares random texts with bytes.Split.
 func TestLinesAsSplit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		text := make([]byte, rng.IntN(600<<10))
+	for range 30 {
+		text := make([]byte, rng.IntN(400<<10))
 		every := 1 + rng.IntN(1+len(text))
 		for i := range text {
 			if text[i] = byte(rng.IntN(256)); text[i] == '\n' || rng.IntN(every) == 0 {

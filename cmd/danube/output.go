@@ -75,10 +75,14 @@ func (t *table) print(w io.Writer) error {
 			},
 		})),
 		tablewriter.WithConfig(tablewriter.Config{
-			Header: cells(tw.On),
-			Row:    cells(tw.Off),
+			Header: cells(),
+			Row:    cells(),
 		}))
-	tab.Header(t.header)
+	header := make([]string, len(t.header))
+	for i, name := range t.header {
+		header[i] = strings.ToUpper(name)
+	}
+	tab.Header(header)
 	for _, row := range t.rows {
 		if err := tab.Append(row); err != nil {
 			return fmt.Errorf("build the table: %w", err)
@@ -96,9 +100,9 @@ func (t *table) print(w io.Writer) error {
 }
 
 // cells is how a table's cells look: left, unwrapped, two blanks between the columns.
-func cells(upper tw.State) tw.CellConfig {
+func cells() tw.CellConfig {
 	return tw.CellConfig{
-		Formatting: tw.CellFormatting{AutoFormat: upper, AutoWrap: tw.WrapNone},
+		Formatting: tw.CellFormatting{AutoFormat: tw.Off, AutoWrap: tw.WrapNone},
 		Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
 		Padding:    tw.CellPadding{Global: tw.Padding{Right: "  ", Overwrite: true}},
 	}

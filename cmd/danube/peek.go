@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -112,7 +113,7 @@ func clipped(b []byte, most int) string {
 		cut = b[:most]
 	}
 	s := string(appendText(nil, &client.Message{Payload: cut}))
-	s = s[:len(s)-1]
+	s = strings.ReplaceAll(s[:len(s)-1], "\t", `\t`)
 	if len(b) > most {
 		s += "…"
 	}

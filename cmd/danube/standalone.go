@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/disk"
+)
+
+// brokerName is the name of a broker that runs alone.
+const brokerName = "n1"
+
+func (a *app) standalone() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "standalone",
+		Short: "Run a broker by itself",
+		Long: "Runs one broker with everything in one directory. It prints a line that begins with ready once it\n" +
+			"serves. The first SIGINT or SIGTERM stops it in order, the second at once.\n" +
+			"Settings come from --config, DANUBE_ variables and flags; the later wins. docs/configuration.md lists them.",
+		Example: "  danube standalone --data-dir /var/lib/danube",
+		Args:    wantArgs(),
+	}
+	file := addConfigFlags(cmd)
+	lenient := addLenient(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		src := sources{file: a.configFile(*file), env: a.env, flags: cmd.Flags(), lenient: *lenient}
+		cfg, warnings, err := loadConfig(src)
+		if err != nil {
+			return &failure{code: exitUsage, err: err}
+		}
+		log := a.logger(cfg.LogLevel)
+		for _, w := range warnings {
+			log.Warn("configuration: " + w)
+		}
+		return a.runStandalone(cmd.Context(), cfg, log)
+	}
+	return cmd
+}
+
+func (a *app) logger(level string) *slog.Logger {
+	var l slog.Level
+	// The setting allows only what slog knows.
+	_ = l.UnmarshalText([]byte(level))
+	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: l}))
+}
+
+// brokerConfig is the one place where settings become the broker's configuration.
+func brokerConfig(cfg config, log *slog.Logger) (broker.Config, error) {
+	dir, err := filepath.Abs(cfg.DataDir)
+	if err != nil {
+		return broker.Config{}, fmt.Errorf("find the data directory: %w", err)
+	}
+	sync := storage.Always
+	if cfg.Storage.WAL.Sync == "interval" {
+		sync = storage.Interval
+	}
+	return broker.Config{
+		DataDir: dir, Name: brokerName, Cluster: cfg.Cluster.Name, Release: release,
+		Listen: broker.Listen{
+			Client: net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.ClientPort)),
+			HTTP:   net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.HTTPPort)),
+		},
+		Advertise: advertised(cfg), Pprof: cfg.Pprof,
+		Storage: broker.Storage{
+			SegmentBytes: cfg.Storage.WAL.SegmentBytes, SegmentAge: cfg.Storage.WAL.SegmentAge,
+			Sync: sync, SyncInterval: cfg.Storage.WAL.SyncInterval,
+		},
+		Memory: cfg.memoryLimit(machineMemory()), GapWait: cfg.Subscription.GapWait, Log: log,
+	}, nil
+}
+
+// advertised is the address that clients are told when the broker listens on all: nobody can dial that one. "" leaves
+// it at the address of the listener.
+func advertised(cfg config) string {
+	host := cfg.Cluster.Advertise
+	if host == "" {
+		if ip := net.ParseIP(cfg.Host); ip == nil || !ip.IsUnspecified() {
+			return ""
+		}
+		host = reachable()
+	}
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(cfg.ClientPort))
+}
+
+// reachable is an address of this machine that others may reach, loopback when it has no other.
+func reachable() string {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return "127.0.0.1"
+	}
+	best := "127.0.0.1"
+	for _, a := range addrs {
+		network, ok := a.(*net.IPNet)
+		if !ok || !network.IP.IsGlobalUnicast() {
+			continue
+		}
+		if network.IP.To4() != nil {
+			return network.IP.String()
+		}
+		best = network.IP.String()
+	}
+	return best
+}
+
+func (a *app) runStandalone(ctx context.Context, cfg config, log *slog.Logger) error {
+	bc, err := brokerConfig(cfg, log)
+	if err != nil {
+		return err
+	}
+	if a.getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(goMemory(bc.Memory))
+	}
+	if ip := net.ParseIP(cfg.Host); ip != nil && !ip.IsLoopback() {
+		log.Warn("listening beyond this machine without authentication: whoever reaches the ports may do everything",
+			"host", cfg.Host, "clients are told", bc.Advertise)
+	}
+	b, err := broker.Open(ctx, bc)
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errInterrupted) {
+			return nil // asked to stop before it began
+		}
+		return startError(fmt.Errorf("start: %w", err), bc.DataDir)
+	}
+	durability := "local"
+	if cfg.Storage.WAL.Sync == "interval" {
+		durability = "interval"
+	}
+	fmt.Fprintf(a.out, "ready broker=%s cluster=%s clients=%s http=http://%s data=%s topics=%d durability=%s\n",
+		bc.Name, bc.Cluster, b.ClientAddr(), b.HTTPAddr(), bc.DataDir, b.Topics(), durability)
+	err = b.Run(ctx)
+	return errors.Join(err, closeWithin(cfg.ShutdownTimeout, b.Close))
+}
+
+// goMemory is where Go's collector is to get busy: the budget of the broker and room for what is not in it.
+func goMemory(budget int64) int64 { return budget + budget/4 + 64<<20 }
+
+// closeWithin bounds a stop. What was acknowledged is on disk whether it ends in time or not.
+func closeWithin(limit time.Duration, stop func() error) error {
+	done := make(chan error, 1)
+	// Returns when the broker is closed; after the limit the process ends without it.
+	go func() { done <- stop() }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("stop: %w", err)
+		}
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("stop: not done after %s (shutdown_timeout): what was acknowledged is stored, the next start recovers", formatDuration(limit))
+	}
+}
+
+// startError adds to why a broker did not start what would help.
+func startError(err error, dir string) error {
+	if busy, ok := errors.AsType[*broker.ListenError](err); ok {
+		return listenError(err, busy)
+	}
+	if locked, ok := errors.AsType[*disk.LockedError](err); ok {
+		who := "another process"
+		if locked.PID > 0 {
+			who = fmt.Sprintf("process %d%s", locked.PID, called(locked.PID))
+		}
+		return withHint(fmt.Errorf("start: the data directory %s is in use by %s", dir, who), "stop that one, or choose another with --data-dir")
+	}
+	if errors.Is(err, disk.ErrNetwork) {
+		return withHint(err, "--data-dir must lie on a disk of this machine")
+	}
+	return err
+}
+
+func listenError(err error, busy *broker.ListenError) error {
+	flag := "--client-port"
+	if busy.Port != "client" {
+		flag = "--http-port"
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		who := "another process"
+		if pid := listener(busy.Address); pid > 0 {
+			who = fmt.Sprintf("process %d%s", pid, called(pid))
+		}
+		return withHint(fmt.Errorf("start: the %s port %s is in use by %s", busy.Port, busy.Address, who), "%s moves it", flag)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return withHint(err, "--host must be an address of this machine")
+	case errors.Is(err, syscall.EACCES):
+		return withHint(err, "ports below 1024 need privileges; %s moves it", flag)
+	}
+	return err
+}
