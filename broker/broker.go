@@ -153,7 +153,11 @@ func (b *Broker) openMeta(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.meta.WaitReady(ctx)
+	if err := b.meta.WaitReady(ctx); err != nil {
+		return err
+	}
+	// What is read first is read behind a barrier in the leader's term (R6).
+	return b.meta.Barrier(ctx)
 }
 
 // register gives the cluster its id, if it has none, and begins an incarnation (R9, R6).
