@@ -33,8 +33,9 @@ const (
 	dialTimeout  = 5 * time.Second
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 500 * time.Millisecond
-	// A peer that sent nothing for so long is dead.
+	// A peer that sent no whole frame for so long, nor lifeBytes of one, is dead.
 	deadAfter = 9 * time.Second
+	lifeBytes = 128 << 10
 	// Bytes read from a socket at a time.
 	readBuffer = 256 << 10
 )

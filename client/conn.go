@@ -45,10 +45,11 @@ type peers struct {
 	streams map[uint32]*stream
 }
 
-// meter counts the bytes that arrive, which is how a dead peer is told from a slow one.
+// meter counts what arrives, which is how a dead peer is told from a slow one.
 type meter struct {
-	nc net.Conn
-	n  atomic.Uint64
+	nc     net.Conn
+	n      atomic.Uint64 // bytes
+	frames atomic.Uint64 // whole ones
 }
 
 func (m *meter) Read(p []byte) (int, error) {
@@ -178,13 +179,14 @@ func (c *conn) beat() {
 	}
 	dead := min(3*every, deadAfter)
 	tick := min(every, dead/9)
-	var read, written uint64
+	var read, frames, written uint64
 	heard, spoke := time.Now(), time.Now()
 	var pulse func()
 	pulse = func() {
 		now := time.Now()
-		if n := c.input.n.Load(); n != read {
-			read, heard = n, now
+		// A frame that never ends is no sign of life, however it trickles.
+		if f, n := c.input.frames.Load(), c.input.n.Load(); f != frames || n-read >= lifeBytes {
+			frames, read, heard = f, n, now
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -270,6 +272,7 @@ func (c *conn) read() error {
 			}
 			return err
 		}
+		c.input.frames.Add(1)
 		if err := d.dispatch(c, f); err != nil {
 			return err
 		}

@@ -76,6 +76,7 @@ type flight struct {
 	doubt    bool // an earlier attempt may have stored it
 	claimed  bool // someone calls its callbacks, or has
 	settled  bool // they were called
+	gone     bool // the lane is done with it; the writer is not
 }
 
 // next is the sequence after the last message. The caller holds p.mu, as for all that follow.
@@ -121,23 +122,32 @@ func (p *Producer) spare() *flight {
 	return new(flight)
 }
 
-// add copies a message into the open batch.
-func (l *lane) add(b *batch.Message, size int, done func(Result, error), now time.Time) {
+// add copies a message into the open batch and returns the time. The wall clock
+// is read for the first message of a batch; the others count from there, which
+// is half the price.
+func (l *lane) add(b *batch.Message, size int, done func(Result, error)) (now time.Time) {
 	if n := l.open.Count(); n > 0 && (n >= maxMessages || l.open.Size()+size > l.batchBytes()) {
 		l.seal()
 	}
 	f := l.filling
 	if f == nil {
+		now = time.Now()
 		f = l.p.spare()
 		f.lane, f.since = l, now
 		l.filling = f
 		if l.p.cfg.Linger > 0 {
 			l.linger()
 		}
+	} else {
+		now = f.since.Add(time.Since(f.since))
+	}
+	if b.PublishTime == 0 {
+		b.PublishTime = now.UnixMilli()
 	}
 	l.open.Add(b)
 	f.bytes += size
 	f.done = append(f.done, done)
+	return now
 }
 
 // batchBytes is how large a batch may become.
@@ -263,13 +273,16 @@ func (l *lane) wrote(f *flight) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	f.writing = false
-	if f.settled && !f.inflight {
+	if f.gone {
 		l.p.recycle(f)
 	}
 }
 
-// recycle keeps a flight for use again.
+// recycle keeps a flight that the lane is done with for use again.
 func (p *Producer) recycle(f *flight) {
+	if f.gone = f.writing; f.gone {
+		return // wrote does it
+	}
 	if len(p.st.spare) >= keepSpare || f.builder != nil {
 		return
 	}
@@ -396,9 +409,7 @@ func (l *lane) settle(f *flight, err error) {
 func (l *lane) tidy() {
 	n := 0
 	for n < len(l.flights) && l.flights[n].settled && !l.flights[n].inflight {
-		if f := l.flights[n]; !f.writing {
-			l.p.recycle(f)
-		}
+		l.p.recycle(l.flights[n])
 		n++
 	}
 	if n == 0 {

@@ -110,7 +110,13 @@ func (l *lane) opened(c *conn, ok *protocol.OpenProducerOK) {
 	if l.p.st.closed && l.p.ctx.Err() != nil {
 		return
 	}
-	l.flights = slices.DeleteFunc(l.flights, func(f *flight) bool { return f.settled })
+	l.flights = slices.DeleteFunc(l.flights, func(f *flight) bool {
+		done := f.settled
+		if done {
+			l.p.recycle(f)
+		}
+		return done
+	})
 	l.conn, l.handle, l.epoch, l.state = c, ok.Handle&^(1<<31), ok.Epoch, laneOpen
 	l.sent, l.flying, l.first, l.queued = 0, 0, 0, false
 	c.mu.Lock()

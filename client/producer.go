@@ -28,6 +28,7 @@ type Producer struct {
 	ctx     context.Context // ends with the producer; bounds the mending that no caller waits for
 	end     context.CancelFunc
 	sweeper *time.Timer
+	waiters sync.Pool // of Send
 
 	mu   sync.Mutex // guards what follows, the lanes too
 	cond sync.Cond  // room was made, or messages were settled
@@ -120,15 +121,18 @@ func (p *Producer) Created() bool { return p.created }
 // Send sends m and waits for its outcome. When ctx ends before, the message may
 // be stored all the same: the error is an [*UnknownError].
 func (p *Producer) Send(ctx context.Context, m Message) (Result, error) {
-	w := waiters.Get().(*waiter)
+	w, ok := p.waiters.Get().(*waiter)
+	if !ok {
+		w = newWaiter()
+	}
 	if err := p.SendAsync(ctx, m, w.fn); err != nil {
-		waiters.Put(w)
+		p.waiters.Put(w)
 		return Result{}, err
 	}
 	select {
 	case <-w.done:
 		res, err := w.res, w.err
-		waiters.Put(w)
+		p.waiters.Put(w)
 		return res, err
 	case <-ctx.Done():
 		// w is left to the callback that is still to come.
@@ -144,15 +148,14 @@ type waiter struct {
 	fn   func(Result, error)
 }
 
-// waiters keeps Send from allocating.
-var waiters = sync.Pool{New: func() any {
+func newWaiter() *waiter {
 	w := &waiter{done: make(chan struct{}, 1)}
 	w.fn = func(r Result, err error) {
 		w.res, w.err = r, err
 		w.done <- struct{}{}
 	}
 	return w
-}}
+}
 
 // trouble is what keeps a partition of the producer from being sent to, or nil.
 func (p *Producer) trouble() error {
@@ -180,8 +183,7 @@ func (p *Producer) SendAsync(ctx context.Context, m Message, done func(Result, e
 	if size > p.largest {
 		return fmt.Errorf("send to %s: %w", p.topic, protocol.Errorf(protocol.CodeTooLarge, "message of %d bytes, at most %d", size, p.largest))
 	}
-	now := time.Now()
-	b := batch.Message{Key: m.Key, Payload: m.Payload, Properties: m.Properties, Schema: m.Schema, PublishTime: now.UnixMilli()}
+	b := batch.Message{Key: m.Key, Payload: m.Payload, Properties: m.Properties, Schema: m.Schema}
 	if !m.PublishTime.IsZero() {
 		b.PublishTime = m.PublishTime.UnixMilli()
 	}
@@ -203,8 +205,7 @@ func (p *Producer) SendAsync(ctx context.Context, m Message, done func(Result, e
 		p.mu.Unlock()
 		return err
 	}
-	l.add(&b, size, done, now)
-	l.kick(now)
+	l.kick(l.add(&b, size, done))
 	p.mu.Unlock()
 	return nil
 }

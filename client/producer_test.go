@@ -122,6 +122,7 @@ func TestInDoubtIsStoredOnce(t *testing.T) {
 	}
 	for name, harm := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := newFake(t)
 			part := f.topic("/default/a", 1).parts[0]
 			p := producer(t, f.dial(Config{}), "a", ProducerConfig{BatchBytes: 300})
@@ -193,6 +194,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := newFake(t)
 			part := f.topic("/default/a", 1).parts[0]
 			p := producer(t, f.dial(Config{}), "a", ProducerConfig{BatchBytes: 300})
