@@ -375,3 +375,39 @@ func TestInOrderIsOneRun(t *testing.T) {
 		}
 	}
 }
+
+// A step that was planned before a reset delivers nothing after it.
+func TestOfferAfterResetIsVoid(t *testing.T) {
+	r := newRig(t, Config{}, Cursor{}, 100)
+	r.join(1, 100)
+	st := r.s.Next(r.now)
+	if err := r.s.Reset(50); err != nil {
+		t.Fatal(err)
+	}
+	if ds := r.s.Offer(st, Batch{Base: 0, Count: 100}, r.now, nil); len(ds) != 0 {
+		t.Fatalf("delivered %+v", ds)
+	}
+}
+
+// A first delivery that is out is no part of the cursor, received or not.
+func TestFirstDeliveryIsNotStored(t *testing.T) {
+	r := newRig(t, Config{}, Cursor{}, 10)
+	r.join(1, 10)
+	r.read()
+	r.received(1, Range{0, 3})
+	if c := r.s.Cursor(); len(c.Redeliveries) != 0 {
+		t.Fatalf("cursor: %+v", c)
+	}
+}
+
+// A successor with a smaller window redelivers within it.
+func TestWindowBoundsRedeliveries(t *testing.T) {
+	r := newRig(t, Config{Policy: Shared, MaxUnacked: 3}, Cursor{Redeliveries: []Redelivery{{Range{0, 10}, 2, 0}}}, 100)
+	r.join(1, 100)
+	if got := offsets(r.read()); !slices.Equal(got, []uint64{0, 1, 2}) {
+		t.Fatalf("delivered %v", got)
+	}
+	if st := r.s.Next(r.now); st.Reason != Window {
+		t.Fatalf("next is %+v", st)
+	}
+}

@@ -305,77 +305,81 @@ func (w *world) drain(t *rapid.T) {
 }
 
 func TestAgainstModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t)
-		w.joinable(t)
-		t.Repeat(map[string]func(*rapid.T){
-			"":     w.check,
-			"join": w.joinable,
-			"grant": func(t *rapid.T) {
-				if len(w.ids) > 0 {
-					id := rapid.SampledFrom(w.ids).Draw(t, "to")
-					n := rapid.Uint32Range(1, 200).Draw(t, "credit")
-					if err := w.s.Grant(id, n); err != nil {
-						t.Fatal(err)
-					}
-					w.credit[id] += uint64(n)
+	for range 4 {
+		rapid.Check(t, actInWorld)
+	}
+}
+
+func actInWorld(t *rapid.T) {
+	w := newWorld(t)
+	w.joinable(t)
+	t.Repeat(map[string]func(*rapid.T){
+		"":     w.check,
+		"join": w.joinable,
+		"grant": func(t *rapid.T) {
+			if len(w.ids) > 0 {
+				id := rapid.SampledFrom(w.ids).Draw(t, "to")
+				n := rapid.Uint32Range(1, 200).Draw(t, "credit")
+				if err := w.s.Grant(id, n); err != nil {
+					t.Fatal(err)
 				}
-			},
-			"leave": func(t *rapid.T) {
-				if len(w.ids) > 0 {
-					id, clean := rapid.SampledFrom(w.ids).Draw(t, "who"), rapid.Bool().Draw(t, "clean")
-					if err := w.s.Leave(id, clean, w.now); err != nil {
-						t.Fatal(err)
-					}
-					w.leave(id, clean)
+				w.credit[id] += uint64(n)
+			}
+		},
+		"leave": func(t *rapid.T) {
+			if len(w.ids) > 0 {
+				id, clean := rapid.SampledFrom(w.ids).Draw(t, "who"), rapid.Bool().Draw(t, "clean")
+				if err := w.s.Leave(id, clean, w.now); err != nil {
+					t.Fatal(err)
 				}
-			},
-			"pause": func(t *rapid.T) {
-				if len(w.ids) > 0 {
-					id := rapid.SampledFrom(w.ids).Draw(t, "whom")
-					w.paused[id] = rapid.Bool().Draw(t, "paused")
-					w.s.Pause(id, w.paused[id])
-				}
-			},
-			"step":     w.step,
-			"step2":    w.step,
-			"step3":    w.step,
-			"ack":      w.ack,
-			"ack2":     w.ack,
-			"upTo":     w.ackUpTo,
-			"nack":     w.nack,
-			"received": w.received,
-			"time":     func(t *rapid.T) { w.now += rapid.Int64Range(1, 700).Draw(t, "ns") },
-			"take":     w.take,
-			"commit":   w.commit,
-			"flush":    w.flush,
-			"restart":  w.open,
-			"bury":     w.bury,
-			"reset": func(t *rapid.T) {
-				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
-					w.reset(t)
-				}
-			},
-			"gap": func(t *rapid.T) {
-				r := w.drawRange(t)
-				w.s.Gap(r)
-				w.settle([]Range{r}, func(m *fate) bool { *m = fate{kind: acked}; return true })
-			},
-			"hole": func(t *rapid.T) {
-				r := w.drawRange(t)
-				w.holes = append(w.holes, r)
-				w.hole(r)
-			},
-			"fill": func(t *rapid.T) {
-				if len(w.holes) > 0 {
-					w.fill(w.holes[0])
-					w.holes = w.holes[1:]
-				}
-			},
-		})
-		w.check(t)
-		w.drain(t)
+				w.leave(id, clean)
+			}
+		},
+		"pause": func(t *rapid.T) {
+			if len(w.ids) > 0 {
+				id := rapid.SampledFrom(w.ids).Draw(t, "whom")
+				w.paused[id] = rapid.Bool().Draw(t, "paused")
+				w.s.Pause(id, w.paused[id])
+			}
+		},
+		"step":     w.step,
+		"step2":    w.step,
+		"step3":    w.step,
+		"ack":      w.ack,
+		"ack2":     w.ack,
+		"upTo":     w.ackUpTo,
+		"nack":     w.nack,
+		"received": w.received,
+		"time":     func(t *rapid.T) { w.now += rapid.Int64Range(1, 700).Draw(t, "ns") },
+		"take":     w.take,
+		"commit":   w.commit,
+		"flush":    w.flush,
+		"restart":  w.open,
+		"bury":     w.bury,
+		"reset": func(t *rapid.T) {
+			if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
+				w.reset(t)
+			}
+		},
+		"gap": func(t *rapid.T) {
+			r := w.drawRange(t)
+			w.s.Gap(r)
+			w.settle([]Range{r}, func(m *fate) bool { *m = fate{kind: acked}; return true })
+		},
+		"hole": func(t *rapid.T) {
+			r := w.drawRange(t)
+			w.holes = append(w.holes, r)
+			w.hole(r)
+		},
+		"fill": func(t *rapid.T) {
+			if len(w.holes) > 0 {
+				w.fill(w.holes[0])
+				w.holes = w.holes[1:]
+			}
+		},
 	})
+	w.check(t)
+	w.drain(t)
 }
 
 func (f fate) String() string {

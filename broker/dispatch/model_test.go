@@ -101,7 +101,7 @@ func newWorld(t *rapid.T) *world {
 			MaxUnacked:      rapid.SampledFrom([]int{1, 5, n}).Draw(t, "window"),
 			AckTimeout:      640 * time.Nanosecond,
 			BackoffBase:     100,
-			BackoffMax:      400,
+			BackoffMax:      300,
 			MaxRedeliveries: rapid.SampledFrom([]int{-1, 1, 3}).Draw(t, "redeliveries"),
 			Poison:          rapid.SampledFrom([]Poison{Block, DeadLetter}).Draw(t, "poison"),
 			RangeLimit:      rapid.SampledFrom([]int{2, 100_000}).Draw(t, "ranges"),

@@ -66,7 +66,7 @@ func TestRunlistAgainstMap(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 12).Draw(t, "strokes") {
 			to := rapid.SampledFrom([]run{
-				{kind: acked}, {kind: waiting, at: 50}, {kind: waiting, at: 70}, {kind: hole}, {kind: held, consumer: 1, at: 90},
+				{kind: acked, flags: dirty}, {kind: waiting, at: 50, flags: sent}, {kind: waiting, at: 70}, {kind: hole}, {kind: held, consumer: 1, at: 90},
 			}).Draw(t, "fate")
 			a := rapid.Uint64Range(0, width-1).Draw(t, "from")
 			b := min(a+rapid.Uint64Range(1, width).Draw(t, "length"), width)

@@ -83,7 +83,7 @@ func (b *bed) do(cmd string, args []string) string {
 	switch cmd {
 	case "new":
 		return b.open(args)
-	case "join", "grant", "leave", "detach":
+	case "join", "grant", "pause", "resume", "leave", "detach":
 		return b.consumer(cmd, args)
 	case "read", "why", "time":
 		return b.deliver(cmd, args)
@@ -165,6 +165,8 @@ func (b *bed) consumer(cmd string, args []string) string {
 		}
 	case "grant":
 		err = b.s.Grant(ConsumerID(b.number(args[0])), uint32(b.number(args[1])))
+	case "pause", "resume":
+		b.s.Pause(ConsumerID(b.number(args[0])), cmd == "pause")
 	case "leave":
 		err = b.s.Leave(ConsumerID(b.number(args[0])), args[1] == "clean", int64(b.now))
 	case "detach":
