@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 // ErrInUse: another process has the metadata open.
@@ -91,7 +92,7 @@ func inspectDatabase(path string) (log logExtent, err error) {
 	}()
 	readOnly := &bbolt.Options{ReadOnly: true, Timeout: lockTimeout}
 	err = inspectLength(path, readOnly)
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bbolterrors.ErrTimeout) {
 		return log, fmt.Errorf("%w: %s", ErrInUse, path)
 	}
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
-	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 // The files of a metadata directory.
@@ -59,7 +59,7 @@ func open(cfg Config) (*Node, error) {
 	}
 	m := newMetrics()
 	st, err := openStore(dir, m, cfg.Now)
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bbolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("%w: %s", ErrInUse, filepath.Join(dir, databaseFile))
 	}
 	if err != nil {
