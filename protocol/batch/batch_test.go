@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -376,20 +377,32 @@ func TestPartIsCheckedAgainstTheProducersCRC(t *testing.T) {
 
 // Several parts of one batch cost one decompression, and never show another batch's messages.
 func TestPartsKeepsTheBlockOfOneBatch(t *testing.T) {
-	one, other := stamped(fixed(t, Zstd)), stamped(fixed(t, Zstd))
-	other.Stamp(Stamp{Base: 5})
+	one, before := stamped(fixed(t, Zstd)), fixedMessages()
+	after := slices.Clone(before)
+	slices.Reverse(after)
+	var w Builder
+	for i := range after {
+		w.Add(&after[i])
+	}
+	other, err := w.AppendTo(nil, Zstd, Identity{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var parts Parts
 	dst := make([]byte, 0, 4096)
-	for range 2 {
-		for i, want := range fixedMessages() {
-			for _, b := range []Batch{one, other, fixed(t, None), fixed(t, S2)} {
-				part, err := parts.Append(dst, b, i, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want.Offset = b.Base() + uint64(i)
-				compare(t, decode(t, part), []Message{want})
+	tests := []struct {
+		b    Batch
+		want []Message
+	}{{one, before}, {other, after}, {fixed(t, None), before}, {fixed(t, S2), before}, {one, before}}
+	for i := range before {
+		for _, test := range tests {
+			part, err := parts.Append(dst, test.b, i, 1)
+			if err != nil {
+				t.Fatal(err)
 			}
+			want := test.want[i]
+			want.Offset = test.b.Base() + uint64(i)
+			compare(t, decode(t, part), []Message{want})
 		}
 	}
 	n := testing.AllocsPerRun(100, func() {
