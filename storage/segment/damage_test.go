@@ -373,11 +373,14 @@ func TestWhatAnEarlierRoundLeft(t *testing.T) {
 		old.add(t, "of an earlier epoch")
 	}
 	again := newBuild(t, testHeader())
+	header := len(again.data)
 	for range 3 {
 		again.add(t, "of the same epoch, at offsets that are taken")
 	}
-	header := len(again.data)
-	for name, left := range map[string][]byte{"earlier epoch": old.data[len(old.data)-300:], "taken offsets": again.data[header-400:]} {
+	for name, left := range map[string][]byte{
+		"whole batches of an earlier epoch": old.data[header:], "an end of an earlier epoch": old.data[len(old.data)-300:],
+		"whole batches at taken offsets": again.data[header:], "an end at taken offsets": again.data[header+7:],
+	} {
 		w := newBuild(t, testHeader())
 		for range 4 {
 			w.add(t, "one")
@@ -387,6 +390,25 @@ func TestWhatAnEarlierRoundLeft(t *testing.T) {
 		if got := shape(scanDamaged(t, append(bytes.Clone(w.data), left...), w.header, list)); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
 		}
+	}
+}
+
+// TestBatchBehindLostPages: a header may begin with zeros itself.
+func TestBatchBehindLostPages(t *testing.T) {
+	w := newBuild(t, testHeader())
+	w.add(t, "first")
+	w.add(t, "lost")
+	b := w.add(t, strings.Repeat("x", 256-90))
+	if b.Len() != 256 {
+		t.Fatalf("the batch has %d bytes: the test needs a length whose first byte is 0", b.Len())
+	}
+	_, list := places(t, w.data)
+	clear(w.data[list[1].at:list[1].end])
+	got := shape(scanDamaged(t, w.data, w.header, list))
+	want := fmt.Sprintf("whole[%d,%d)=100-101 damaged[%d,%d)=101-102 whole[%d,%d)=102-103?",
+		list[0].at, list[0].end, list[1].at, list[1].end, list[2].at, list[2].end)
+	if got != want {
+		t.Fatalf("\n got %s\nwant %s", got, want)
 	}
 }
 
