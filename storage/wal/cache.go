@@ -28,6 +28,7 @@ type handle struct {
 	pins  int
 	dirty bool // written to since the last sync
 	write bool // opened for writing
+	gone  bool // to be closed by the last release
 }
 
 // lruLink is a place in a ring of least recent use. The zero value is in none.
@@ -81,9 +82,13 @@ func (c *cache) acquire(h *handle, flags disk.Flags) (disk.File, error) {
 // release ends one acquire; wrote says that the file was written to.
 func (c *cache) release(h *handle, wrote bool) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	h.pins--
 	h.dirty = h.dirty || wrote
-	c.mu.Unlock()
+	if h.gone && h.pins == 0 {
+		h.dirty = false
+		c.close(h) // a file that was given up: nobody asks how it closed
+	}
 }
 
 // sync makes an acquired file durable.
@@ -155,11 +160,15 @@ func (c *cache) close(h *handle) error {
 }
 
 // drop closes a file whose content nobody needs any more, or at the end of the
-// tier one that was synced.
+// tier one that was synced. One in use closes with its last release.
 func (c *cache) drop(h *handle) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h.file == nil {
+	switch {
+	case h.file == nil:
+		return nil
+	case h.pins > 0:
+		h.gone = true
 		return nil
 	}
 	h.dirty = false

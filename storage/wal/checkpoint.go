@@ -68,6 +68,10 @@ func (t *Tier) startCheckpoint(use uint64) {
 func (t *Tier) runCheckpoint(use uint64) error {
 	t.mu.Lock()
 	j := t.checkpoint.journal
+	clean := use
+	if j != nil {
+		clean = min(use, j.current()-1) // a frame of the span in use may not be noted yet
+	}
 	var list []*file
 	for f := range t.checkpoint.files {
 		if f.since <= use {
@@ -95,7 +99,7 @@ func (t *Tier) runCheckpoint(use uint64) error {
 		l.mu.Unlock()
 	}
 	if j != nil {
-		j.clean(use)
+		j.clean(clean)
 	}
 	return nil
 }

@@ -122,7 +122,8 @@ func (l *Log) listFiles() error {
 	if err != nil {
 		return err
 	}
-	l.files.anchored.Store(true)
+	// After a kill the directories may be there in memory only.
+	l.files.anchored.Store(l.tier.run.stopped)
 	for _, e := range entries {
 		base, epoch, ok := segment.ParseName(e.Name)
 		if !ok || e.Dir {
@@ -133,7 +134,7 @@ func (l *Log) listFiles() error {
 		}
 		f := &file{log: l, base: base, epoch: epoch}
 		f.handle.name = path.Join(l.dir(), e.Name)
-		f.anchored.Store(true)
+		f.anchored.Store(l.tier.run.stopped)
 		l.files.list = append(l.files.list, f)
 	}
 	slices.SortFunc(l.files.list, func(a, b *file) int {
@@ -310,7 +311,7 @@ func (r *recovery) full(f *file, tail bool) (uint64, error) {
 			return 0, err
 		}
 	}
-	if err := r.settle(f); err != nil {
+	if err := r.log.tier.settle([]*file{f}); err != nil { // before anyone reads it
 		return 0, err
 	}
 	r.writeHint(f, s)
@@ -334,15 +335,6 @@ func (r *recovery) cut(f *file, s *scanned) error {
 	return nil
 }
 
-// settle syncs what recovery is about to show to readers.
-func (r *recovery) settle(f *file) error {
-	t := r.log.tier
-	if _, err := t.cache.acquire(&f.handle, disk.Write); err != nil {
-		return err
-	}
-	defer t.cache.release(&f.handle, false)
-	return t.cache.sync(&f.handle)
-}
 
 // hint reads what an earlier recovery of an unsealed file kept beside it.
 func (r *recovery) hint(f *file) (*segment.Footer, error) {

@@ -19,6 +19,7 @@ import (
 type run struct {
 	number      uint64
 	clean       map[ID]markerEntry // empty after an unclean stop
+	stopped     bool               // cleanly: all that is there was synced
 	proven      bool               // what is not found was never acknowledged (R6)
 	journalFree bool               // nothing in the journal is needed any more
 }
@@ -33,14 +34,18 @@ func (t *Tier) runName() string     { return path.Join(t.walDir(), "run") }
 // every acknowledged byte lies in its segment file, synced.
 func (t *Tier) recover(ctx context.Context) error {
 	fsys := t.config.FS
-	fresh := false
-	if _, err := fsys.Stat(t.walDir()); isNotExist(err) {
-		fresh = true
-		if err := disk.MkdirAll(fsys, t.walDir()); err != nil {
-			return fmt.Errorf("make log directory: %w", err)
-		}
+	if err := disk.MkdirAll(fsys, t.walDir()); err != nil {
+		return fmt.Errorf("make log directory: %w", err)
 	}
 	before, known := t.readRun()
+	fresh := false
+	if !known { // it is written before anything else
+		list, err := t.Partitions()
+		if err != nil {
+			return err
+		}
+		fresh = len(list) == 0
+	}
 	t.run = run{number: before.number + 1, clean: make(map[ID]markerEntry), journalFree: true}
 	t.run.proven = fresh || known && (before.always || before.bootID != "" && before.bootID == t.config.BootID)
 	clean := known && t.readMarker(before.number)
@@ -51,7 +56,7 @@ func (t *Tier) recover(ctx context.Context) error {
 		return err
 	}
 	if clean {
-		t.run.proven = true
+		t.run.proven, t.run.stopped = true, true
 	} else if err := t.replay(ctx); err != nil {
 		return err
 	}
