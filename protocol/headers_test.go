@@ -44,7 +44,8 @@ func arbitrary(t *rapid.T, v reflect.Value) {
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(rapid.Uint64().Draw(t, "uint") >> (64 - v.Type().Bits()))
 	case reflect.String:
-		v.SetString(string(rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "string")))
+		unit := rapid.SampledFrom([]string{"a", "/ns", "é", "\xff"}).Draw(t, "unit")
+		v.SetString(strings.Repeat(unit, rapid.IntRange(0, 300).Draw(t, "times")))
 	case reflect.Pointer:
 		if rapid.Bool().Draw(t, "set") {
 			v.Set(reflect.New(v.Type().Elem()))
@@ -53,7 +54,10 @@ func arbitrary(t *rapid.T, v reflect.Value) {
 	case reflect.Slice:
 		n := rapid.IntRange(0, 20).Draw(t, "len")
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			n *= 20
+			if n > 0 {
+				v.SetBytes(bytes.Repeat([]byte{byte(n)}, n*n))
+			}
+			return
 		}
 		for range n {
 			e := reflect.New(v.Type().Elem()).Elem()
