@@ -34,10 +34,7 @@ const (
 // File is an open file. It is safe for concurrent use; Close waits for the
 // calls in flight, and calls after it return fs.ErrClosed.
 type File interface {
-	// ReadAt is io.ReaderAt: fewer bytes than asked for come with an error, io.EOF at the end.
-	io.ReaderAt
-	// WriteAt writes all of p or returns an error; then any part of p may have been written.
-	io.WriterAt
+	readWriterAt
 	io.Closer
 	// WriteVec writes the buffers one behind the other from off on, in one
 	// system call where the system can. An error leaves any part written. The
@@ -51,6 +48,14 @@ type File interface {
 	Truncate(size int64) error
 	// Size is the length in bytes.
 	Size() (int64, error)
+}
+
+// readWriterAt is reading and writing at a position, as in package io.
+type readWriterAt interface {
+	// ReadAt is io.ReaderAt: fewer bytes than asked for come with an error, io.EOF at the end.
+	io.ReaderAt
+	// WriteAt writes all of p or returns an error; then any part of p may have been written.
+	io.WriterAt
 }
 
 // Entry is what a directory says of a file or directory in it.
