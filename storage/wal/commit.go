@@ -42,7 +42,6 @@ type part struct {
 	head     int   // bytes of file header in front
 	size     int   // bytes, the header included
 	end      uint64
-	digest   uint32
 	direct   bool // durable by the sync of its own file
 	err      error
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/danubemq/danube/protocol/batch"
@@ -23,9 +24,9 @@ type world struct {
 	clock clock
 	parts []*modelLog
 	boots int
-	crash int // disk operations until the machine fails, 0 for not
-	power bool
-	next  *disk.Memory // the disk after the failure
+
+	mu   sync.Mutex
+	next *disk.Memory // the disk after the failure of the machine
 }
 
 // modelLog is what the metadata and the clients know of one partition.
@@ -148,21 +149,29 @@ func (w *world) tryBoot() bool {
 
 // arm lets the machine fail in the midst of some operation of the disk, soon.
 func (w *world) arm() {
-	w.crash, w.next, w.power = 0, nil, w.rng.IntN(2) == 0
+	m, power, left := w.fsys, w.rng.IntN(2) == 0, 0
 	if w.rng.IntN(3) > 0 {
-		w.crash = 1 + w.rng.IntN(150)
+		left = 1 + w.rng.IntN(150)
 	}
-	m := w.fsys
-	left := w.crash
+	w.next = nil
 	m.Fail(func(op, _ string) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if left == 0 || op == "read" || op == "free" {
 			return nil
 		}
 		if left--; left == 0 {
-			w.next = fail(m, w.power)
+			w.next = fail(m, power)
 		}
 		return nil
 	})
+}
+
+// failed is the disk after the machine has failed, nil when it has not.
+func (w *world) failed() *disk.Memory {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.next
 }
 
 func fail(m *disk.Memory, power bool) *disk.Memory {
@@ -180,10 +189,10 @@ func (w *world) mustBeCrash(err error) {
 }
 
 func (w *world) recoverDisk() {
-	if w.next == nil {
+	if w.failed() == nil {
 		w.t.Fatalf("boot %d: failed without a failure of the disk: %v", w.boots, w.tier.Err())
 	}
-	w.fsys = w.next
+	w.fsys = w.failed()
 }
 
 func (w *world) ackedEnd(p *modelLog) uint64 {
@@ -306,15 +315,14 @@ func (w *world) trim(p *modelLog) {
 func (w *world) mustRestart() {
 	w.t.Helper()
 	switch {
-	case w.next != nil:
+	case w.failed() != nil:
 	case w.rng.IntN(3) == 0:
-		w.fsys.Fail(nil)
-		err := w.tier.Close()
+		err := w.tier.Close() // the machine may fail in the midst of it
 		switch {
 		case err == nil:
 			w.boot()
 			return
-		case w.next == nil:
+		case w.failed() == nil:
 			w.t.Fatalf("close: %v", err)
 		}
 	default:

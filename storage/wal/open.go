@@ -335,7 +335,6 @@ func (r *recovery) cut(f *file, s *scanned) error {
 	return nil
 }
 
-
 // hint reads what an earlier recovery of an unsealed file kept beside it.
 func (r *recovery) hint(f *file) (*segment.Footer, error) {
 	t := r.log.tier

@@ -279,7 +279,6 @@ func (r *Reader) take(c *chunk, s source) (need int, err error) {
 			if len(rest) >= batch.HeaderSize {
 				need = batch.Batch(rest).Len()
 			}
-			rest = rest[:0:0]
 			c.buf = c.buf[:at]
 			break
 		}
