@@ -411,3 +411,23 @@ func TestWindowBoundsRedeliveries(t *testing.T) {
 		t.Fatalf("next is %+v", st)
 	}
 }
+
+func TestBackoff(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg  Config
+		want []time.Duration // after delivery 1, 2, ...
+	}{
+		"exponential, capped": {Config{BackoffMax: 5 * time.Second}, []time.Duration{1e9, 2e9, 4e9, 5e9, 5e9}},
+		"fixed":               {Config{BackoffBase: 3 * time.Second, FixedBackoff: true}, []time.Duration{3e9, 3e9, 3e9}},
+	} {
+		cfg, err := c.cfg.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range c.want {
+			if got := cfg.backoff(uint16(i + 1)); got != want {
+				t.Errorf("%s: after delivery %d: %v, want %v", name, i+1, got, want)
+			}
+		}
+	}
+}

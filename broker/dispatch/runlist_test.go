@@ -48,7 +48,7 @@ func checkRuns(t rapid.TB, s *Subscription) {
 // nodes.
 func TestRunlistAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const width = 3000
+		const width = 900
 		s, err := New(Config{}, Cursor{})
 		if err != nil {
 			t.Fatal(err)
