@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type Client struct {
 
 	mu     sync.Mutex // guards what follows
 	links  map[string]*link
+	former []*conn // replaced, and not over yet: their brokers have said that they will close
 	open   map[closer]struct{}
 	closed bool
 }
@@ -66,8 +68,8 @@ func Dial(ctx context.Context, addrs []string, cfg Config) (*Client, error) {
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
-	open, links := c.open, c.links
-	c.open, c.links = map[closer]struct{}{}, map[string]*link{}
+	open, links, former := c.open, c.links, c.former
+	c.open, c.links, c.former = map[closer]struct{}{}, map[string]*link{}, nil
 	c.mu.Unlock()
 	c.end()
 	for o := range open {
@@ -78,6 +80,9 @@ func (c *Client) Close() {
 		if l.conn != nil {
 			l.conn.fail(ErrClosed)
 		}
+	}
+	for _, old := range former {
+		old.fail(ErrClosed)
 	}
 	c.wg.Wait()
 }
@@ -118,6 +123,9 @@ func (c *Client) conn(ctx context.Context, address string) (*conn, error) {
 	}
 	l := c.links[address]
 	if l == nil || l.over() {
+		if l != nil && l.conn != nil {
+			c.former = slices.DeleteFunc(append(c.former, l.conn), (*conn).ended)
+		}
 		l = c.redial(address, l)
 		c.links[address] = l
 	}

@@ -261,6 +261,16 @@ func (c *conn) usable() bool {
 	return c.err == nil && !c.away
 }
 
+// ended reports whether the connection is over and everyone was told.
+func (c *conn) ended() bool {
+	select {
+	case <-c.over:
+		return true
+	default:
+		return false
+	}
+}
+
 // read is the reading goroutine's work; its error ends the connection.
 func (c *conn) read() error {
 	var d dispatcher

@@ -93,12 +93,17 @@ func TestStrangePeers(t *testing.T) {
 		answer func(c *fakeConn, fr protocol.Frame)
 		code   protocol.Code
 	}{
-		"http":              {func(c *fakeConn, _ protocol.Frame) { c.raw([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")); _ = c.nc.Close() }, 0},
-		"hangs up":          {func(c *fakeConn, _ protocol.Frame) { _ = c.nc.Close() }, 0},
-		"says nothing":      {func(*fakeConn, protocol.Frame) {}, 0},
-		"another frame":     {func(c *fakeConn, fr protocol.Frame) { c.send(protocol.TypePong, fr.ID, nil, nil) }, 0},
-		"a huge length":     {func(c *fakeConn, _ protocol.Frame) { c.raw(bytes.Repeat([]byte{0xff}, 64)) }, 0},
-		"not authenticated": {func(c *fakeConn, fr protocol.Frame) { c.refuse(fr.ID, protocol.Errorf(protocol.CodeNotAuthenticated, "who?")) }, protocol.CodeNotAuthenticated},
+		"http": {func(c *fakeConn, _ protocol.Frame) {
+			c.raw([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+			_ = c.nc.Close()
+		}, 0},
+		"hangs up":      {func(c *fakeConn, _ protocol.Frame) { _ = c.nc.Close() }, 0},
+		"says nothing":  {func(*fakeConn, protocol.Frame) {}, 0},
+		"another frame": {func(c *fakeConn, fr protocol.Frame) { c.send(protocol.TypePong, fr.ID, nil, nil) }, 0},
+		"a huge length": {func(c *fakeConn, _ protocol.Frame) { c.raw(bytes.Repeat([]byte{0xff}, 64)) }, 0},
+		"not authenticated": {func(c *fakeConn, fr protocol.Frame) {
+			c.refuse(fr.ID, protocol.Errorf(protocol.CodeNotAuthenticated, "who?"))
+		}, protocol.CodeNotAuthenticated},
 		"version of tomorrow": {func(c *fakeConn, fr protocol.Frame) {
 			c.send(protocol.TypeHelloOK, fr.ID, &protocol.HelloOK{Version: 9}, nil)
 		}, protocol.CodeUnsupported},

@@ -336,4 +336,3 @@ func encode(tb testing.TB, id batch.Identity, payloads ...string) batch.Batch {
 	}
 	return b
 }
-
