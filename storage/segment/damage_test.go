@@ -123,6 +123,9 @@ func TestEveryFlippedBitOfASealedSegment(t *testing.T) {
 		if at >= end != errors.Is(err, ErrCorrupt) {
 			t.Fatalf("bit %d of byte %d turned: the footer is read with %v", i%8, at, err)
 		}
+		if i%8 != int(at%8) {
+			continue // one bit of each byte is enough for what Verify adds
+		}
 		rep, err := Verify(bytes.NewReader(hurt), int64(len(hurt)))
 		if err != nil || len(rep.Problems) == 0 {
 			t.Fatalf("bit %d of byte %d turned: verified with %v, %v", i%8, at, rep.Problems, err)
