@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/protocol"
 )
 
 // dial connects to the cluster. The error names what was tried and what would help.
@@ -48,4 +49,20 @@ func tell[A any](ctx context.Context, a *app, op func(*client.Admin, context.Con
 	}
 	defer c.Close()
 	return op(c.Admin(), ctx, arg)
+}
+
+// explained adds to an error of reading a topic what would help.
+func explained(err error, topic string) error {
+	is := func(c protocol.Code) bool { return errors.Is(err, &protocol.Error{Code: c}) }
+	switch {
+	case hintOf(err) != "":
+		return err
+	case is(protocol.CodeNoSuchTopic):
+		return withHint(err, "`danube topic create %s` makes it; so does `danube produce %s`", topic, topic)
+	case is(protocol.CodeBelowLogStart):
+		return withHint(err, "earliest is what is left of the topic")
+	case is(protocol.CodeAboveEnd):
+		return withHint(err, "latest is what comes from now on; `danube topic describe %s` tells the next offset", topic)
+	}
+	return err
 }

@@ -66,7 +66,7 @@ func (a *app) runBenchConsume(ctx context.Context, d benchDrain, asJSON bool) er
 	defer c.Close()
 	tally, err := a.beginDrain(ctx, c, &d)
 	if err != nil {
-		return noSuchTopic(fmt.Errorf("bench consume: %w", err), d.topic)
+		return explained(fmt.Errorf("bench consume: %w", err), d.topic)
 	}
 	result, err := a.drainAll(ctx, d, tally)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -124,7 +124,7 @@ func (a *app) drainAll(ctx context.Context, d benchDrain, t *tally) (benchResult
 			return benchResult{}, err
 		}
 		defer clients[i].Close()
-		if consumers[i], err = clients[i].Consumer(ctx, d.topic, client.ConsumerConfig{Subscription: d.sub, Existing: true}); err != nil {
+		if consumers[i], err = clients[i].Consumer(ctx, d.topic, client.ConsumerConfig{Subscription: d.sub, Type: d.kind, Existing: true}); err != nil {
 			return benchResult{}, err
 		}
 	}

@@ -25,7 +25,7 @@ func (a *app) clusterStatus() *cobra.Command {
 		defer c.Close()
 		s, err := c.Admin().Status(cmd.Context())
 		if err != nil {
-			return fmt.Errorf("ask for the status: %w", err)
+			return failed(err, "ask for the status")
 		}
 		if output.value == "json" {
 			return printJSON(a.out, s)

@@ -85,7 +85,7 @@ func (a *app) runConsume(ctx context.Context, topic string, f consumeFlags) erro
 	defer c.Close()
 	source, err := a.openFeed(ctx, c, topic, start, f)
 	if err != nil {
-		return noSuchTopic(fmt.Errorf("consume %s: %w", topic, err), name)
+		return explained(failed(err, "consume %s", topic), name)
 	}
 	where := name
 	if partition >= 0 {
@@ -107,7 +107,7 @@ func (a *app) openFeed(ctx context.Context, c *client.Client, topic string, star
 	if *f.count > 0 && *f.count < int64(queue) {
 		queue = int(*f.count) // what is taken ahead is kept from other consumers
 	}
-	consumer, err := c.Consumer(ctx, topic, client.ConsumerConfig{
+	consumer, err := a.subscribe(ctx, c, topic, f, client.ConsumerConfig{
 		Subscription: f.subscription, Name: f.consumer, Type: parseSubscriptionType(f.kind.value), From: start,
 		Filters: f.filters, Queue: queue,
 		OnGap: func(g client.GapError) { a.noticef("danube: %v", &g) },
@@ -115,11 +115,6 @@ func (a *app) openFeed(ctx context.Context, c *client.Client, topic string, star
 	if err != nil {
 		return feed{}, err
 	}
-	_, partition, err := topicPart(topic)
-	if err != nil {
-		return feed{}, err
-	}
-	a.tellExisting(consumer.Topic(), partition, consumer.Subscribed(), f)
 	source := feed{next: consumer.Receive, ack: consumer.Ack, close: consumer.Close}
 	if f.noAck {
 		source.ack = nil
@@ -127,20 +122,42 @@ func (a *app) openFeed(ctx context.Context, c *client.Client, topic string, star
 	return source, nil
 }
 
-// tellExisting says where a subscription that exists stands, since --from and --type do not count for it.
+// subscribe opens a consumer. A subscription that exists keeps its type, unless another was asked for by name.
+func (a *app) subscribe(ctx context.Context, c *client.Client, topic string, f consumeFlags, cfg client.ConsumerConfig) (*client.Consumer, error) {
+	name, partition, err := topicPart(topic)
+	if err != nil {
+		return nil, err
+	}
+	consumer, err := c.Consumer(ctx, topic, cfg)
+	if errors.Is(err, &protocol.Error{Code: protocol.CodeWrongType}) {
+		if f.kindGiven {
+			return nil, withHint(err, "without --type the subscription is used as it is")
+		}
+		d, describeErr := c.Admin().SubscriptionDescribe(ctx, protocol.SubArgs{Topic: name, Subscription: f.subscription})
+		if describeErr != nil {
+			return nil, errors.Join(err, describeErr)
+		}
+		cfg.Type = parseSubscriptionType(d.Type)
+		consumer, err = c.Consumer(ctx, topic, cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.fromGiven {
+		a.tellExisting(name, partition, consumer.Subscribed(), f)
+	}
+	return consumer, nil
+}
+
+// tellExisting says where a subscription that exists stands, since --from does not count for it.
 func (a *app) tellExisting(topic string, partition int, subscribed []protocol.SubscribeOK, f consumeFlags) {
 	for i, s := range subscribed {
 		if s.Created {
 			continue
 		}
 		where := fmt.Sprintf("%s:%d", topic, max(i, partition))
-		if f.fromGiven {
-			a.noticef("subscription %s of %s exists and stands at offset %d; --from %s does not count (`danube subscription reset %s %s --to %s` moves it)",
-				f.subscription, where, s.Cursor, f.from, where, f.subscription, f.from)
-		}
-		if f.kindGiven && s.Type.String() != f.kind.value {
-			a.noticef("subscription %s of %s exists and is %s; --type %s does not count", f.subscription, where, s.Type, f.kind.value)
-		}
+		a.noticef("subscription %s of %s exists and stands at offset %d; --from %s does not count (`danube subscription reset %s %s --to %s` moves it)",
+			f.subscription, where, s.Cursor, f.from, where, f.subscription, f.from)
 	}
 }
 
@@ -226,7 +243,7 @@ func (a *app) ended(e ended) error {
 		return &failure{code: exitTimedOut, err: fmt.Errorf("consume %s: %w with %d of %s", e.where, err, e.got, plural(e.want, "message"))}
 	}
 	if e.want > 0 && e.got < e.want {
-		return fmt.Errorf("consume %s: %d of %s came: %w", e.where, e.got, plural(e.want, "message"), err)
+		return failed(err, "consume %s: %d of %s came", e.where, e.got, plural(e.want, "message"))
 	}
-	return fmt.Errorf("consume %s: %w", e.where, err)
+	return failed(err, "consume %s", e.where)
 }

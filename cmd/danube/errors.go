@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -38,6 +39,22 @@ func usagef(format string, args ...any) error {
 // withHint adds the line that says what to do about err. It keeps err's exit code.
 func withHint(err error, format string, args ...any) error {
 	return &failure{code: exitCode(err), err: err, hint: fmt.Sprintf(format, args...)}
+}
+
+// failed says what failed in front of why. What the broker answered speaks for itself: the steps that led to it are left
+// out, unless time ran out in between.
+func failed(err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	e, answered := errors.AsType[*protocol.Error](err)
+	_, unknown := errors.AsType[*client.UnknownError](err)
+	if !answered || unknown || e.Code == protocol.CodeTimeout || exitCode(err) != exitFailed {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	short := fmt.Errorf("%s: %w", what, e)
+	if hint := hintOf(err); hint != "" {
+		return withHint(short, "%s", hint)
+	}
+	return short
 }
 
 // errQuiet ends a command with exit code 1 after it has itself said why.

@@ -40,12 +40,12 @@ func (a *app) topicPeek() *cobra.Command {
 		defer c.Close()
 		r, err := c.Reader(ctx, args[0], client.ReaderConfig{From: start, ToEnd: true})
 		if err != nil {
-			return noSuchTopic(fmt.Errorf("peek into %s: %w", args[0], err), name)
+			return explained(failed(err, "peek into %s", args[0]), name)
 		}
 		defer r.Close()
 		messages, err := a.peekInto(ctx, r, *count)
 		if err != nil {
-			return fmt.Errorf("peek into %s: %w", args[0], err)
+			return failed(err, "peek into %s", args[0])
 		}
 		return printPeek(a.out, messages, output.value)
 	}

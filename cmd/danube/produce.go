@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -95,7 +94,7 @@ func (a *app) runProduce(ctx context.Context, topic string, args []string, f pro
 	defer c.Close()
 	producer, err := a.openProducer(ctx, c, topic, client.ProducerConfig{Name: f.producer, Compression: codec, Create: &settings})
 	if err != nil {
-		return fmt.Errorf("produce to %s: %w", topic, err)
+		return failed(err, "produce to %s", topic)
 	}
 	s := newSender(a, outlet{producer.Topic(), producer.SendAsync, producer.Close}, f.output.value == "json")
 	s.message = client.Message{Properties: properties}
@@ -251,12 +250,4 @@ func (p *pacer) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// noSuchTopic adds what to do about a topic that does not exist.
-func noSuchTopic(err error, topic string) error {
-	if errors.Is(err, &protocol.Error{Code: protocol.CodeNoSuchTopic}) {
-		return withHint(err, "`danube topic create %s` makes it; so does `danube produce %s`", topic, topic)
-	}
-	return err
 }

@@ -250,7 +250,7 @@ func (s *sender) report(err, closeErr error, unknown int, interrupted bool) erro
 		s.app.noticef("danube: %d more lines failed", a.failed-failuresShown)
 	}
 	s.app.noticef("%s", a.summary(s.sent, unknown, s.app.now().Sub(s.began)))
-	fail := func(err error) error { return fmt.Errorf("produce to %s: %w", s.to.topic, err) }
+	fail := func(err error) error { return failed(err, "produce to %s", s.to.topic) }
 	switch {
 	case err != nil:
 		return fail(err)

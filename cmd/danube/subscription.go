@@ -30,7 +30,7 @@ func (a *app) subscriptionList() *cobra.Command {
 		}
 		list, err := ask(cmd.Context(), a, (*client.Admin).SubscriptionList, protocol.TopicArgs{Topic: name, Partition: -1})
 		if err != nil {
-			return fmt.Errorf("list subscriptions of %s: %w", name, err)
+			return failed(err, "list subscriptions of %s", name)
 		}
 		if output.value == "json" {
 			return printJSON(a.out, list)
@@ -65,7 +65,7 @@ func (a *app) subscriptionDescribe() *cobra.Command {
 		}
 		d, err := ask(cmd.Context(), a, (*client.Admin).SubscriptionDescribe, protocol.SubArgs{Topic: name, Subscription: args[1]})
 		if err != nil {
-			return fmt.Errorf("describe subscription %s of %s: %w", args[1], name, err)
+			return failed(err, "describe subscription %s of %s", args[1], name)
 		}
 		if output.value == "json" {
 			return printJSON(a.out, d)
@@ -191,7 +191,7 @@ func (a *app) subscriptionCreate() *cobra.Command {
 		arg := protocol.SubCreate{Topic: name, Subscription: args[1], Type: parseSubscriptionType(kind.value), Start: start}
 		options.apply(cmd, &arg.Options)
 		if err := tell(cmd.Context(), a, (*client.Admin).SubscriptionCreate, arg); err != nil {
-			return fmt.Errorf("create subscription %s of %s: %w", args[1], name, err)
+			return failed(err, "create subscription %s of %s", args[1], name)
 		}
 		fmt.Fprintf(a.out, "created subscription %s of %s (%s, from %s)\n", args[1], name, kind.value, formatPosition(start))
 		return nil
@@ -214,7 +214,7 @@ func (a *app) subscriptionDelete() *cobra.Command {
 		}
 		arg := protocol.SubArgs{Topic: name, Subscription: args[1], Force: *force}
 		if err := tell(cmd.Context(), a, (*client.Admin).SubscriptionDelete, arg); err != nil {
-			return fmt.Errorf("delete subscription %s of %s: %w", args[1], name, err)
+			return failed(err, "delete subscription %s of %s", args[1], name)
 		}
 		fmt.Fprintf(a.out, "deleted subscription %s of %s\n", args[1], name)
 		return nil
@@ -240,7 +240,7 @@ func (a *app) subscriptionReset() *cobra.Command {
 		}
 		arg := protocol.SubReset{Topic: name, Subscription: args[1], Partition: partition, To: pos}
 		if err := tell(cmd.Context(), a, (*client.Admin).SubscriptionReset, arg); err != nil {
-			return fmt.Errorf("reset subscription %s of %s: %w", args[1], name, err)
+			return failed(err, "reset subscription %s of %s", args[1], name)
 		}
 		fmt.Fprintf(a.out, "subscription %s of %s goes on from %s\n", args[1], args[0], formatPosition(pos))
 		return nil
@@ -263,12 +263,12 @@ func (a *app) subscriptionSet() *cobra.Command {
 		}
 		now, err := ask(ctx, a, (*client.Admin).SubscriptionDescribe, protocol.SubArgs{Topic: name, Subscription: args[1]})
 		if err != nil {
-			return fmt.Errorf("set subscription %s of %s: %w", args[1], name, err)
+			return failed(err, "set subscription %s of %s", args[1], name)
 		}
 		arg.Type, arg.Options = parseSubscriptionType(now.Type), now.Options
 		options.apply(cmd, &arg.Options)
 		if err := tell(ctx, a, (*client.Admin).SubscriptionSet, arg); err != nil {
-			return fmt.Errorf("set subscription %s of %s: %w", args[1], name, err)
+			return failed(err, "set subscription %s of %s", args[1], name)
 		}
 		fmt.Fprintf(a.out, "changed subscription %s of %s\n", args[1], name)
 		return nil

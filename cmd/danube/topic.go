@@ -100,7 +100,7 @@ func (a *app) topicCreate() *cobra.Command {
 		settings.RetentionMS, settings.RetentionBytes = keep.Milliseconds(), *size
 		made, err := ask(cmd.Context(), a, (*client.Admin).TopicCreate, protocol.TopicCreate{Topic: name, Config: settings})
 		if err != nil {
-			return fmt.Errorf("create topic %s: %w", name, err)
+			return failed(err, "create topic %s", name)
 		}
 		if output.value == "json" {
 			return printJSON(a.out, createdTopic{made.Topic, made.ID, made.Created, !made.Config.NonReliable, made.Config})
@@ -130,7 +130,7 @@ func (a *app) topicList() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		list, err := a.allTopics(cmd.Context(), *prefix)
 		if err != nil {
-			return fmt.Errorf("list topics: %w", err)
+			return failed(err, "list topics")
 		}
 		if output.value == "json" {
 			return printJSON(a.out, list)
@@ -200,7 +200,7 @@ func (a *app) topicDescribe() *cobra.Command {
 		}
 		d, err := ask(cmd.Context(), a, (*client.Admin).TopicDescribe, protocol.TopicArgs{Topic: name, Partition: partition})
 		if err != nil {
-			return fmt.Errorf("describe topic %s: %w", name, err)
+			return failed(err, "describe topic %s", name)
 		}
 		if output.value == "json" {
 			return printJSON(a.out, d)
@@ -223,7 +223,7 @@ func (a *app) topicDelete() *cobra.Command {
 			return err
 		}
 		if err := tell(cmd.Context(), a, (*client.Admin).TopicDelete, protocol.TopicArgs{Topic: name, Partition: -1, Force: *force}); err != nil {
-			return fmt.Errorf("delete topic %s: %w", name, err)
+			return failed(err, "delete topic %s", name)
 		}
 		fmt.Fprintf(a.out, "deleted topic %s\n", name)
 		return nil
@@ -258,7 +258,7 @@ func (a *app) topicSet() *cobra.Command {
 			return usagef("topic set: nothing to change: name --retention-time, --retention-bytes or --durability")
 		}
 		if err := tell(cmd.Context(), a, (*client.Admin).TopicSet, change); err != nil {
-			return fmt.Errorf("set topic %s: %w", name, err)
+			return failed(err, "set topic %s", name)
 		}
 		fmt.Fprintf(a.out, "changed topic %s\n", name)
 		return nil

@@ -30,7 +30,7 @@ func (a *app) topicVerify() *cobra.Command {
 		report, err := ask(cmd.Context(), a, (*client.Admin).TopicVerify, protocol.TopicArgs{Topic: name, Partition: partition})
 		stop()
 		if err != nil {
-			return fmt.Errorf("verify topic %s: %w", name, err)
+			return failed(err, "verify topic %s", name)
 		}
 		if output.value == "json" {
 			err = printJSON(a.out, report)
@@ -94,7 +94,7 @@ func (a *app) topicTruncate() *cobra.Command {
 		arg := protocol.Truncate{Topic: name, Partition: partition, Before: uint64(*before)}
 		res, err := a.truncate(cmd.Context(), arg, *dry, *yes)
 		if err != nil {
-			return fmt.Errorf("truncate topic %s: %w", args[0], err)
+			return failed(err, "truncate topic %s", args[0])
 		}
 		if output.value == "json" {
 			return printJSON(a.out, res)
@@ -188,7 +188,7 @@ func (a *app) topicResolve() *cobra.Command {
 			}
 		}
 		if err := tell(cmd.Context(), a, (*client.Admin).TopicResolve, arg); err != nil {
-			return fmt.Errorf("resolve %s: %w", args[0], err)
+			return failed(err, "resolve %s", args[0])
 		}
 		fmt.Fprintf(a.out, "resolved %s: %s\n", args[0], arg.How)
 		return nil
