@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/hashicorp/raft"
 )
 
 // crcOf returns the checksum bytes of an encoded command without a body.
@@ -178,4 +181,105 @@ func replaceWithNewDatabase(t *testing.T, path string) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestEveryBitOfTheDatabaseHeadsCounts: bbolt goes on from the older head if the newer is bad, and the last committed
+// entry would be gone without a word.
+func TestEveryBitOfTheDatabaseHeadsCounts(t *testing.T) {
+	t.Parallel()
+	cfg := usedDir(t)
+	path := filepath.Join(cfg.Dir, raftDir, databaseFile)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inspect(cfg.Dir, true); err != nil {
+		t.Fatalf("the undamaged database: %v", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, page := range []int64{0, int64(os.Getpagesize())} {
+		for at := page + 16; at < page+80; at++ {
+			for bit := range 8 {
+				if _, err := f.WriteAt([]byte{good[at] ^ 1<<bit}, at); err != nil {
+					t.Fatal(err)
+				}
+				var damaged *DamagedError
+				if _, err := inspect(cfg.Dir, true); !errors.As(err, &damaged) {
+					t.Fatalf("bit %d of byte %d: %v", bit, at, err)
+				}
+			}
+			if _, err := f.WriteAt(good[at:at+1], at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestRottenEntriesAreFound(t *testing.T) {
+	t.Parallel()
+	command := func(t *testing.T) []byte {
+		b, err := state.Encode(createTopic(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		entry raft.Log
+		rot   func(l *raft.Log)
+	}{
+		"command of another type": {raft.Log{Type: raft.LogCommand, Data: command(t)}, func(l *raft.Log) { l.Type = raft.LogNoop }},
+		"command of no type":      {raft.Log{Type: raft.LogCommand, Data: command(t)}, func(l *raft.Log) { l.Type = 77 }},
+		"flipped command":         {raft.Log{Type: raft.LogCommand, Data: command(t)}, func(l *raft.Log) { l.Data[9] ^= 1 }},
+		"emptied configuration": {
+			raft.Log{Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "a", Address: "b"}}})},
+			func(l *raft.Log) { l.Data = raft.EncodeConfiguration(raft.Configuration{}) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := inspectEntry(&c.entry); err != nil {
+				t.Fatalf("the undamaged entry: %v", err)
+			}
+			c.rot(&c.entry)
+			if err := inspectEntry(&c.entry); err == nil {
+				t.Fatal("not found")
+			}
+		})
+	}
+}
+
+// TestCrashWithinTheFirstStartIsNoDamage: until the marker is there, nothing was committed.
+func TestCrashWithinTheFirstStartIsNoDamage(t *testing.T) {
+	t.Parallel()
+	for name, left := range map[string][]byte{
+		"empty database": {}, "three bytes": {1, 2, 3}, "zeroes": make([]byte, 16<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig(t.TempDir())
+			if err := os.MkdirAll(filepath.Join(cfg.Dir, raftDir), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(cfg.Dir, raftDir, databaseFile), left)
+			n := openNode(t, cfg)
+			propose(t, n, createTopic(1))
+			closeNode(t, n)
+			if _, err := os.Stat(filepath.Join(cfg.Dir, markerFile)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	t.Run("bootstrapped but not marked", func(t *testing.T) {
+		cfg := testConfig(t.TempDir())
+		n := openNode(t, cfg)
+		propose(t, n, createTopic(1))
+		closeNode(t, n)
+		removeAll(t, filepath.Join(cfg.Dir, markerFile))
+		if n = openNode(t, cfg); n.View().TopicCount() != 1 {
+			t.Fatal("began anew")
+		}
+	})
 }

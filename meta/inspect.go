@@ -9,15 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
-
-	"github.com/danubemq/danube/meta/state"
-	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
-	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 // ErrInUse: another process has the metadata open.
@@ -35,6 +28,10 @@ func (e *DamagedError) Error() string {
 }
 
 func (e *DamagedError) Unwrap() error { return e.Err }
+
+// halfMade bounds a database that a crash within the first start left unreadable. The marker is written before anything
+// can be committed, so without one there is nothing to lose; a larger file is refused all the same.
+const halfMade = 1 << 20
 
 // inspect looks at a metadata directory before anything opens it for writing, because the database would make a new
 // one of an emptied file, Raft would pass over a bad snapshot to an older one, and both panic over bad pages. It
@@ -63,9 +60,12 @@ func inspect(dir string, bootstrapped bool) (first bool, err error) {
 	case fi.Size() == 0 && (had || newest != nil):
 		return false, &DamagedError{path, errors.New("the file is empty, but this broker has had a cluster")}
 	case fi.Size() == 0:
-		return true, nil // a crash in the very first moment
+		return true, nil
 	}
 	log, err := inspectDatabase(path)
+	if damaged := (*DamagedError)(nil); errors.As(err, &damaged) && !had && newest == nil && fi.Size() <= halfMade {
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -76,89 +76,6 @@ func inspect(dir string, bootstrapped bool) (first bool, err error) {
 		return true, nil
 	}
 	return false, inspectSnapshot(path, log, newest)
-}
-
-// logExtent is what the database says of itself.
-type logExtent struct{ term, first, last uint64 }
-
-// inspectDatabase reads every entry of the log and checks what it can. The database has no checksums and panics, or
-// faults on its mapping, when pages are bad; here that is an error.
-func inspectDatabase(path string) (log logExtent, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			err = &DamagedError{path, fmt.Errorf("the database cannot be read: %v", p)}
-		}
-	}()
-	readOnly := &bbolt.Options{ReadOnly: true, Timeout: lockTimeout}
-	err = inspectLength(path, readOnly)
-	if errors.Is(err, bbolterrors.ErrTimeout) {
-		return log, fmt.Errorf("%w: %s", ErrInUse, path)
-	}
-	if err != nil {
-		return log, &DamagedError{path, err}
-	}
-	db, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: readOnly})
-	if err != nil {
-		return log, &DamagedError{path, err}
-	}
-	defer db.Close()
-	if log, err = readLog(db); errors.Is(err, state.ErrNewerCommand) {
-		return log, fmt.Errorf("%s: %w", path, err)
-	}
-	if err != nil {
-		return log, &DamagedError{path, err}
-	}
-	return log, nil
-}
-
-// inspectLength says whether the file holds all the pages that its head counts.
-func inspectLength(path string, readOnly *bbolt.Options) error {
-	db, err := bbolt.Open(path, 0o600, readOnly)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	fi, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	return db.View(func(tx *bbolt.Tx) error {
-		if tx.Size() > fi.Size() {
-			return fmt.Errorf("it has %d bytes of %d", fi.Size(), tx.Size())
-		}
-		return nil
-	})
-}
-
-func readLog(db *raftboltdb.BoltStore) (log logExtent, err error) {
-	if log.term, err = db.GetUint64([]byte("CurrentTerm")); err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
-		return log, err
-	}
-	if log.first, err = db.FirstIndex(); err != nil {
-		return log, err
-	}
-	if log.last, err = db.LastIndex(); err != nil {
-		return log, err
-	}
-	if log.term == 0 && log.last > 0 {
-		return log, errors.New("the term is missing")
-	}
-	for i := log.first; i <= log.last && i > 0; i++ {
-		var l raft.Log
-		if err := db.GetLog(i, &l); err != nil {
-			return log, fmt.Errorf("entry %d: %w", i, err)
-		}
-		if l.Index != i || l.Term == 0 || l.Term > log.term {
-			return log, fmt.Errorf("entry %d: index %d and term %d do not fit", i, l.Index, l.Term)
-		}
-		if l.Type == raft.LogCommand {
-			if err := state.Verify(l.Data); err != nil {
-				return log, fmt.Errorf("entry %d: %w", i, err)
-			}
-		}
-	}
-	return log, nil
 }
 
 // snapshotRef names a snapshot by what its folder's name says.

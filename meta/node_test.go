@@ -245,6 +245,9 @@ func TestStoppedStateMachineIsNotSnapshotted(t *testing.T) {
 	if err := n.Snapshot(t.Context()); !errors.Is(err, state.ErrNewerCommand) {
 		t.Fatalf("a snapshot: %v", err)
 	}
+	if _, err := n.machine.Snapshot(); !errors.Is(err, state.ErrNewerCommand) {
+		t.Fatalf("a snapshot of Raft's own accord: %v", err)
+	}
 	if err := n.WaitReady(t.Context()); !errors.Is(err, state.ErrNewerCommand) {
 		t.Fatalf("wait for ready: %v", err)
 	}

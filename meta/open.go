@@ -57,6 +57,12 @@ func open(cfg Config) (*Node, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	if first {
+		// What a crash within an earlier first start left.
+		if err := os.Remove(filepath.Join(dir, databaseFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
 	m := newMetrics()
 	st, err := openStore(dir, m, cfg.Now)
 	if errors.Is(err, bbolterrors.ErrTimeout) {
@@ -122,12 +128,19 @@ func (n *Node) bootstrap(rc *raft.Config, logs raft.LogStore, snaps raft.Snapsho
 	return nil
 }
 
-// writeMarker says for good that this directory has had a cluster: temporary file, sync, rename, directory sync.
+// writeMarker says for good that this directory has had a cluster: temporary file, sync, rename, directory sync. Before
+// that it makes the names of everything else durable, which neither the database nor Raft does; a marker without a
+// database would be damage.
 func writeMarker(dir string, store state.StoreID) error {
 	path := filepath.Join(dir, markerFile)
 	text := "danube metadata 1\nstore " + store.String() + "\n"
 	if b, err := os.ReadFile(path); err == nil && string(b) == text {
 		return nil
+	}
+	for _, d := range []string{filepath.Join(dir, raftDir), dir, filepath.Dir(filepath.Clean(dir))} {
+		if err := syncDir(d); err != nil {
+			return err
+		}
 	}
 	tmp := path + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
