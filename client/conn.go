@@ -181,8 +181,7 @@ func (c *conn) beat() {
 	tick := min(every, dead/9)
 	var read, frames, written uint64
 	heard, spoke := time.Now(), time.Now()
-	var pulse func()
-	pulse = func() {
+	pulse := func() {
 		now := time.Now()
 		// A frame that never ends is no sign of life, however it trickles.
 		if f, n := c.input.frames.Load(), c.input.n.Load(); f != frames || n-read >= lifeBytes {

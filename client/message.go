@@ -28,7 +28,6 @@ type Message struct {
 
 	from       *stream // of a consumer
 	generation uint64
-	attachment uint32 // which subscribing of the stream it came by
 }
 
 // Result says where a message is stored.

@@ -1,0 +1,171 @@
+package client
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/danubemq/danube/protocol"
+)
+
+// same checks a set against the plain truth, and that its ranges are in order and apart.
+func same(t *rapid.T, what string, s *rangeSet, truth map[uint64]bool) {
+	n, last := uint64(0), int64(-1)
+	for _, r := range s.r {
+		if r.From >= r.To || int64(r.From) <= last {
+			t.Fatalf("%s: ranges %v", what, s.r)
+		}
+		last = int64(r.To)
+		for o := r.From; o < r.To; o++ {
+			if !truth[o] {
+				t.Fatalf("%s holds %d: %v", what, o, s.r)
+			}
+			n++
+		}
+	}
+	if n != s.n || int(n) != len(truth) {
+		t.Fatalf("%s holds %d offsets, counts %d, should hold %d", what, n, s.n, len(truth))
+	}
+}
+
+func TestRangeSetAgainstMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s rangeSet
+		truth := map[uint64]bool{}
+		offset := rapid.Uint64Range(0, 40)
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				from := offset.Draw(t, "from")
+				to := from + rapid.Uint64Range(0, 6).Draw(t, "n")
+				s.add(from, to)
+				for o := from; o < to; o++ {
+					truth[o] = true
+				}
+			},
+			"remove": func(t *rapid.T) {
+				o := offset.Draw(t, "offset")
+				if s.remove(o) != truth[o] {
+					t.Fatalf("remove %d of %v", o, s.r)
+				}
+				delete(truth, o)
+			},
+			"cut": func(t *rapid.T) {
+				end := offset.Draw(t, "end")
+				s.cut(end, func(from, to uint64) {
+					for o := from; o < to; o++ {
+						if !truth[o] || o >= end {
+							t.Fatalf("cut %d gave %d", end, o)
+						}
+						delete(truth, o)
+					}
+				})
+				for o := range truth {
+					if o < end {
+						t.Fatalf("cut %d left %d", end, o)
+					}
+				}
+			},
+			"clear": func(*rapid.T) {
+				s.clear()
+				clear(truth)
+			},
+			"": func(t *rapid.T) {
+				same(t, "the set", &s, truth)
+				for o := range uint64(48) {
+					if s.has(o) != truth[o] {
+						t.Fatalf("has %d: %v", o, s.r)
+					}
+				}
+			},
+		})
+	})
+}
+
+// TestAckBookAgainstABroker plays a consumer against a broker that crashes now
+// and then, forgetting what it had not committed, and delivers again whatever
+// is not acknowledged. Nothing acknowledged is handed out again; nothing is
+// acknowledged at the broker that the application did not acknowledge; in the end all is.
+func TestAckBookAgainstABroker(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const n = 30
+		var b ackBook
+		var acked, committed, asked, delivered [n]bool // at the broker
+		var done, held [n]bool                         // at the application
+		take := func(rs []protocol.Range) {
+			for _, r := range rs {
+				for o := r.From; o < r.To; o++ {
+					if !done[o] {
+						t.Fatalf("offset %d acknowledged, but not by the application", o)
+					}
+					acked[o] = acked[o] || delivered[o]
+				}
+			}
+		}
+		deliver := func(o uint64) {
+			if acked[o] || delivered[o] {
+				return
+			}
+			delivered[o] = true
+			if b.hand(o) {
+				if done[o] {
+					t.Fatalf("offset %d handed out again", o)
+				}
+				held[o] = true
+			}
+		}
+		ack := func(o uint64) {
+			if held[o] {
+				done[o], held[o] = true, false
+				b.ack(o)
+			}
+		}
+		flush := func(confirm bool) {
+			confirm = confirm && !b.asking
+			take(b.pending.r)
+			if confirm {
+				asked = acked
+			}
+			b.flushed(confirm)
+		}
+		offset := rapid.Uint64Range(0, n-1)
+		t.Repeat(map[string]func(*rapid.T){
+			"deliver": func(t *rapid.T) { deliver(offset.Draw(t, "offset")) },
+			"ack":     func(t *rapid.T) { ack(offset.Draw(t, "offset")) },
+			"up to": func(t *rapid.T) {
+				end := offset.Draw(t, "end")
+				for o := range end {
+					if held[o] {
+						done[o], held[o] = true, false
+					}
+				}
+				b.ackBelow(end)
+			},
+			"flush": func(t *rapid.T) { flush(rapid.Bool().Draw(t, "confirm")) },
+			"committed": func(*rapid.T) {
+				if b.asking {
+					committed = asked
+					b.confirmed()
+				}
+			},
+			"crash": func(*rapid.T) {
+				acked, delivered = committed, [n]bool{}
+				b.lose()
+				cursor := uint64(0)
+				for cursor < n && acked[cursor] {
+					cursor++
+				}
+				b.resume(cursor)
+			},
+		})
+		for o := range uint64(n) {
+			deliver(o)
+			ack(o)
+		}
+		flush(false)
+		for o := range n {
+			if !acked[o] {
+				t.Fatalf("offset %d is not acknowledged in the end: %+v", o, b)
+			}
+		}
+	})
+}
