@@ -74,12 +74,17 @@ func needs(t testing.TB, program, pkg string) string {
 	if err == nil {
 		return path
 	}
-	text := fmt.Sprintf("%s is not installed: apt-get install %s", program, pkg)
+	lacks(t, program, pkg)
+	return ""
+}
+
+func lacks(t testing.TB, what, pkg string) {
+	t.Helper()
+	text := fmt.Sprintf("%s is not there: apt-get install %s", what, pkg)
 	if os.Getenv("CI") == "true" {
 		t.Fatal(text)
 	}
 	t.Skip(text)
-	return ""
 }
 
 // scaled is what a test does of a count that an issue asks for: a twentieth, at least one, or all under DANUBE_FULL=1.

@@ -1,0 +1,116 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/integration/history"
+	"github.com/danubemq/danube/protocol"
+)
+
+// drain waits until every subscription has caught up, or the time is over: what is left then shows in the cursors.
+func (c *chaos) drain(d time.Duration) {
+	c.t.Helper()
+	cl := c.dial()
+	defer cl.Close()
+	deadline := time.Now().Add(d)
+	for time.Now().Before(deadline) {
+		lag := uint64(0)
+		for _, topic := range c.topics {
+			described, err := cl.Admin().TopicDescribe(c.t.Context(), protocol.TopicArgs{Topic: topic.name})
+			if err != nil {
+				c.t.Fatalf("describe %s after the faults were over: %v", topic.name, err)
+			}
+			for _, s := range described.Subscriptions {
+				for _, p := range s.Partitions {
+					lag += p.Lag
+				}
+			}
+		}
+		if lag == 0 {
+			return
+		}
+		rest(c.t.Context(), 50*time.Millisecond)
+	}
+	c.t.Errorf("the subscriptions had not caught up %v after the faults were over", d)
+}
+
+// readBack collects the end state: everything is read once from the running broker and once after a clean restart.
+func (c *chaos) readBack() *history.Final {
+	c.t.Helper()
+	final := c.run.Final()
+	c.readAll(final, "served")
+	c.broker.stop(readyWithin)
+	c.broker.start()
+	c.readAll(final, "served after a clean restart")
+	cl := c.dial()
+	defer cl.Close()
+	for _, topic := range c.topics {
+		d, err := cl.Admin().TopicDescribe(c.t.Context(), protocol.TopicArgs{Topic: topic.name})
+		if err != nil {
+			c.t.Fatalf("describe %s: %v", topic.name, err)
+		}
+		for _, p := range d.Partitions {
+			end := final.Partition(topic.name, p.Partition)
+			end.LogStart, end.Ranges = int64(p.LogStart), named(p)
+		}
+		for _, s := range d.Subscriptions {
+			for _, p := range s.Partitions {
+				final.Cursor(history.Cursor{Topic: topic.name, Partition: p.Partition, Subscription: s.Name, Prefix: int64(p.Cursor)})
+			}
+		}
+	}
+	return final
+}
+
+// named are the gaps and lost ranges of a partition: what lies between two ranges was given to no message.
+func named(p protocol.PartitionDescription) []history.Range {
+	var all []history.Range
+	at := int64(p.LogStart)
+	for _, r := range p.Ranges {
+		if int64(r.Start) > at {
+			all = append(all, history.Range{From: at, To: int64(r.Start), Status: history.PlainGap})
+		}
+		switch status := history.Status(r.Status); status {
+		case history.Lost, history.Orphaned:
+			all = append(all, history.Range{From: int64(r.Start), To: int64(r.End), Status: status})
+		}
+		at = max(at, int64(r.End))
+	}
+	return all
+}
+
+func (c *chaos) readAll(final *history.Final, tier string) {
+	c.t.Helper()
+	cl := c.dial()
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
+	defer cancel()
+	for _, topic := range c.topics {
+		for p := range topic.partitions {
+			name := fmt.Sprintf("%s:%d", topic.name, p)
+			r, err := cl.Reader(ctx, name, client.ReaderConfig{From: protocol.Position{Kind: protocol.Earliest}, ToEnd: true})
+			if err != nil {
+				c.t.Fatalf("read back %s: %v", name, err)
+			}
+			to := final.Partition(topic.name, p).Tier(tier)
+			for {
+				m, err := r.Next(ctx)
+				var gap *client.GapError
+				if errors.Is(err, io.EOF) {
+					break
+				} else if errors.As(err, &gap) {
+					continue
+				} else if err != nil {
+					c.t.Fatalf("read back %s: %v", name, err)
+				}
+				to.Add(int64(m.Offset), m.Payload)
+			}
+			r.Close()
+		}
+	}
+}
