@@ -353,6 +353,9 @@ func (r *round) putFrame(data int64) error {
 	t.mu.Unlock()
 	err = j.file.WriteVec(r.vec, pos)
 	clear(r.vec)
+	if isNoSpace(err) { // a file system that writes every block anew
+		return errJournalSpace
+	}
 	if err != nil {
 		return fmt.Errorf("write journal: %w", err)
 	}

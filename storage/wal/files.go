@@ -86,7 +86,7 @@ func (t *Tier) prepare(p *part) error {
 		full := cur.size+int64(p.size) > t.config.SegmentBytes
 		old := now-cur.created > t.config.SegmentAge.Milliseconds()
 		if full || old {
-			if err := t.seal(cur); err != nil && !isNoSpace(err) {
+			if err := t.roll(cur); err != nil {
 				return err
 			}
 			cur = nil
@@ -106,6 +106,18 @@ func (t *Tier) prepare(p *part) error {
 	if cur.size == 0 {
 		p.head = len(cur.header)
 		p.size += p.head
+	}
+	return nil
+}
+
+// roll closes a file that another one follows. Where no journal covers it, it
+// is synced first, so that after a power loss only the last file can be torn.
+func (t *Tier) roll(f *file) error {
+	if err := t.seal(f); err != nil && !isNoSpace(err) {
+		return err
+	}
+	if t.config.SyncInterval > 0 {
+		return t.settle([]*file{f})
 	}
 	return nil
 }

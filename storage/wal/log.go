@@ -274,6 +274,13 @@ func (l *Log) fail(err error) {
 	}
 }
 
+// Close shuts the door, waits for what is on its way, and gives memory and files
+// back. The partition cannot be opened again in the life of its tier.
+func (l *Log) Close() error {
+	l.close()
+	return l.shut()
+}
+
 // cutBack takes back everything above the committed end, which could not be
 // written: the door then gives those offsets again, and whoever waits for them
 // gets ErrFull. The sequences are forgotten with them (R17).

@@ -21,6 +21,7 @@ type run struct {
 	clean       map[ID]markerEntry // empty after an unclean stop
 	stopped     bool               // cleanly: all that is there was synced
 	proven      bool               // what is not found was never acknowledged (R6)
+	sameBoot    bool               // the machine runs since then: what was written is there, synced or not
 	journalFree bool               // nothing in the journal is needed any more
 }
 
@@ -47,12 +48,19 @@ func (t *Tier) recover(ctx context.Context) error {
 		fresh = len(list) == 0
 	}
 	t.run = run{number: before.number + 1, clean: make(map[ID]markerEntry), journalFree: true}
-	t.run.proven = fresh || known && (before.always || before.bootID != "" && before.bootID == t.config.BootID)
+	t.run.sameBoot = known && before.bootID != "" && before.bootID == t.config.BootID
+	t.run.proven = fresh || known && before.always || t.run.sameBoot
 	clean := known && t.readMarker(before.number)
 	if err := t.dropMarker(); err != nil {
 		return err
 	}
-	if err := t.writeRun(); err != nil {
+	switch err := t.writeRun(); {
+	case isNoSpace(err) && known && before.always == (t.config.SyncInterval == 0):
+		// A full disk stops no start: what the file says of the run before holds
+		// for this one too, or errs to the safe side.
+		t.run.number = before.number
+		t.config.Log.Warn("no space to write the run file", "file", t.runName(), "err", err)
+	case err != nil:
 		return err
 	}
 	if clean {
@@ -121,12 +129,21 @@ func (t *Tier) replay(ctx context.Context) error {
 		if newer, ok := errors.AsType[*segment.VersionError](err); ok {
 			return newer
 		}
-		t.config.Log.Warn("journal cannot be read; what only it held is lost", "file", t.journalName(), "err", err)
+		t.config.Log.Error("journal cannot be read; what only it held is lost", "file", t.journalName(), "err", err)
+		t.run.proven = t.run.proven && t.run.sameBoot
 		return nil
 	}
 	frames, err := readFrames(f, nonce)
 	if err != nil {
 		return fmt.Errorf("read journal: %w", err)
+	}
+	slices.SortFunc(frames, func(a, b frame) int { return cmp.Compare(a.number, b.number) })
+	for i := 1; i < len(frames); i++ {
+		// Only the newest frame can be unfinished: one that is missing was overwritten by nothing.
+		if frames[i].number != frames[i-1].number+1 {
+			t.config.Log.Error("journal is damaged; what only it held is lost", "file", t.journalName(), "frame", frames[i-1].number+1)
+			t.run.proven = t.run.proven && t.run.sameBoot
+		}
 	}
 	list := targets(frames)
 	if len(list) == 0 {
@@ -140,10 +157,9 @@ func (t *Tier) replay(ctx context.Context) error {
 	return nil
 }
 
-// targets groups the entries of all frames by file, in the order they were
-// written, without those of files that were given up afterwards.
+// targets groups the entries of frames, which are in the order they were
+// written, by file, without those of files that were given up afterwards.
 func targets(frames []frame) []*target {
-	slices.SortFunc(frames, func(a, b frame) int { return cmp.Compare(a.number, b.number) })
 	type key struct {
 		id          ID
 		base, epoch uint64

@@ -25,11 +25,11 @@ type scanned struct {
 }
 
 // scan walks over a file, whole or not, and calls visit with each good batch in
-// order; visit may be nil. What a search found behind bytes that make no sense
-// counts only when it, or something behind it, says that the log was synced
-// beyond them: then a synced batch has gone bad, and it is damage. Else they are
-// a write that was never finished, and what was found may be a piece of a
-// message in it (R10).
+// order; visit may be nil. What stands behind a bad place counts only when it,
+// or something behind it, says that the log was synced beyond that place: then a
+// synced batch has gone bad, and it is damage. Else the bad place is a write that
+// was never finished, and what follows was in it too; found by a search, it may
+// even be a piece of a message (R10).
 func (f *file) scan(h io.ReaderAt, total int64, visit func(batch.Batch)) (*scanned, error) {
 	out := &scanned{total: total, end: f.base}
 	header, at, err := f.readHeader(h)
@@ -71,7 +71,7 @@ type scanState struct {
 	summary *segment.Summary // nil once the file has damage
 	index   *segment.Footer
 	visit   func(batch.Batch)
-	held    []heldBatch // found by a search, not believed yet
+	held    []heldBatch // not believed yet
 	open    *Damage     // the damage in front of them
 }
 
@@ -84,7 +84,7 @@ type heldBatch struct {
 func (s *scanState) take(x segment.Stretch) {
 	switch x.Kind {
 	case segment.Whole:
-		if !x.Found || s.open == nil {
+		if s.open == nil {
 			s.add(x.At, x.Batch)
 			return
 		}
