@@ -224,6 +224,9 @@ func (r *round) undo(p *part) error {
 // sync makes the round durable: the journal takes the small parts, the files of
 // large ones are synced themselves, side by side.
 func (r *round) sync() error {
+	if len(r.parts) == 0 {
+		return nil
+	}
 	if err := r.chooseJournal(); err != nil {
 		return err
 	}
