@@ -75,7 +75,7 @@ type ProducerConfig struct {
 	// BatchBytes is how large a batch grows. Default 1 MiB, bounded by the broker's limit.
 	BatchBytes int
 	// MaxPending is how many bytes of messages may wait for their outcome;
-	// above it sending blocks. Default 64 MiB.
+	// above it sending blocks. Default 32 MiB.
 	MaxPending int
 	// SendTimeout is how long a message is tried before its send fails. 0: until
 	// it is stored, refused for good, or the producer closed.
@@ -95,7 +95,7 @@ func (c ProducerConfig) withDefaults() (ProducerConfig, error) {
 		c.BatchBytes = 1 << 20
 	}
 	if c.MaxPending == 0 {
-		c.MaxPending = 64 << 20
+		c.MaxPending = 32 << 20
 	}
 	return c, nil
 }

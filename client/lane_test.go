@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"runtime"
 	"slices"
@@ -218,6 +219,90 @@ func TestTopicGone(t *testing.T) {
 	})
 	if got := part.payloads(); !slices.Equal(got, []string{"y"}) {
 		t.Errorf("stored %q", got)
+	}
+}
+
+// TestRefusedAfterDoubtIsUnknown: the first attempt stored the message and its
+// answer was lost; the second is refused as "not stored", which is true of that
+// attempt only. To tell the application that would be a lie.
+func TestRefusedAfterDoubtIsUnknown(t *testing.T) {
+	f := newFake(t)
+	f.topic("/default/a", 1)
+	n := 0
+	f.intercept(func(c *fakeConn, fr protocol.Frame) bool {
+		if fr.Type != protocol.TypeProduce {
+			return false
+		}
+		if n++; n == 1 {
+			c.store(fr)
+			_ = c.nc.Close()
+		} else {
+			c.refuse(fr.ID, protocol.Errorf(protocol.CodeNotAllowed, "not any more"))
+		}
+		return true
+	})
+	p := producer(t, f.dial(Config{}), "a", ProducerConfig{})
+	_, err := p.Send(t.Context(), text("x"))
+	if u, is := errors.AsType[*UnknownError](err); !is || u.Count != 1 || !errors.Is(err, ErrNotAllowed) {
+		t.Errorf("send: %v", err)
+	}
+}
+
+// TestSendTimeoutInFlight: a message under way whose time runs out is told as
+// unknown, its late answer hurts nothing, and the next message goes on behind it.
+func TestSendTimeoutInFlight(t *testing.T) {
+	f := newFake(t)
+	part := f.topic("/default/a", 1).parts[0]
+	late := make(chan func(), 1)
+	n := 0
+	f.intercept(func(c *fakeConn, fr protocol.Frame) bool {
+		if fr.Type != protocol.TypeProduce {
+			return false
+		}
+		if n++; n > 1 {
+			return false
+		}
+		ok, _ := c.store(fr)
+		id := fr.ID
+		late <- func() { c.send(protocol.TypeProduceOK, id, ok, nil) }
+		return true
+	})
+	p := producer(t, f.dial(Config{}), "a", ProducerConfig{SendTimeout: 50 * time.Millisecond})
+	_, err := p.Send(t.Context(), text("slow"))
+	if _, is := errors.AsType[*UnknownError](err); !is || !errors.Is(err, ErrTimeout) {
+		t.Errorf("send: %v", err)
+	}
+	(<-late)()
+	if res, err := p.Send(t.Context(), text("next")); err != nil || res.Offset != 1 {
+		t.Errorf("the next: %+v, %v", res, err)
+	}
+	if got := part.payloads(); !slices.Equal(got, []string{"slow", "next"}) || f.count(protocol.TypeOpenProducer) != 1 {
+		t.Errorf("stored %q, session opened %d times", got, f.count(protocol.TypeOpenProducer))
+	}
+}
+
+// TestClosingWhileTheBrokerIsAway ends at once when ctx does, and says of the
+// messages never written that they are not stored.
+func TestClosingWhileTheBrokerIsAway(t *testing.T) {
+	f := newFake(t)
+	f.topic("/default/a", 1)
+	p := producer(t, f.dial(Config{}), "a", ProducerConfig{})
+	f.hangUp(true)
+	eventually(t, "the loss is seen", func() bool { return p.trouble() != nil })
+	var got outcomes
+	for range 5 {
+		if err := p.SendAsync(t.Context(), text("x"), got.add); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	n, err := p.Close(ctx)
+	if n != 0 || !errors.Is(err, ErrTimeout) {
+		t.Errorf("close: %d unknown, %v", n, err)
+	}
+	if len(got.errs) != 5 || !errors.Is(got.errs[0], ErrClosed) {
+		t.Errorf("told: %v", got.errs)
 	}
 }
 

@@ -341,7 +341,7 @@ func (p *Producer) Close(ctx context.Context) (unknown int, err error) {
 	case unknown > 0:
 		err = &UnknownError{Count: unknown, Err: err}
 	case dropped > 0:
-		err = fmt.Errorf("%d messages were not sent: %w", dropped, err)
+		err = fmt.Errorf("%d messages were not stored: %w", dropped, err)
 	}
 	p.goodbye(ctx)
 	p.stop()
