@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ func (a *app) runStandalone(ctx context.Context, cfg config, log *slog.Logger) e
 	}
 	if ip := net.ParseIP(cfg.Host); ip != nil && !ip.IsLoopback() {
 		log.Warn("listening beyond this machine without authentication: whoever reaches the ports may do everything",
-			"host", cfg.Host, "clients are told", bc.Advertise)
+			"address", bc.Listen.Client, "clients_are_told", cmp.Or(bc.Advertise, bc.Listen.Client))
 	}
 	b, err := broker.Open(ctx, bc)
 	if err != nil {

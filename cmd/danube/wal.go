@@ -154,6 +154,7 @@ func verifyPartition(part *walPartition, folder string, files []string, read fun
 	if n, err := strconv.ParseUint(filepath.Base(folder), 10, 32); err == nil {
 		part.Partition = uint32(n)
 	}
+	epoch := uint64(0) // of the file before
 	for i, file := range files {
 		rep, err := verifySegment(file)
 		if _, newer := errors.AsType[*segment.VersionError](err); newer {
@@ -167,18 +168,21 @@ func verifyPartition(part *walPartition, folder string, files []string, read fun
 		part.Files++
 		part.Bytes += rep.Size
 		part.Messages += rep.Facts.Messages
-		if rep.Header != nil {
-			part.Topic, part.TopicID, part.Partition = rep.Header.Topic, rep.Header.TopicID, rep.Header.Partition
+		found, notes := judgeEnd(rep, i == len(files)-1)
+		problems, part.Notes = append(problems, found...), append(part.Notes, notes...)
+		if rep.Header == nil {
+			continue
 		}
+		part.Topic, part.TopicID, part.Partition = rep.Header.Topic, rep.Header.TopicID, rep.Header.Partition
 		if i == 0 {
 			part.First = rep.Facts.First
-		} else if rep.Facts.Messages > 0 && rep.Facts.First > part.End {
-			part.Notes = append(part.Notes, fmt.Sprintf("offsets %s lie in no file: a gap of an earlier epoch, or a missing file", offsets(part.End, rep.Facts.First)))
+		} else if hole := (segmentProblem{File: file, From: part.End, To: rep.Facts.First}); hole.From < hole.To && rep.Header.Epoch == epoch {
+			hole.What = "the offsets in front of this file lie in no other"
+			problems = append(problems, hole)
+		} else if hole.From < hole.To {
+			part.Notes = append(part.Notes, fmt.Sprintf("offsets %s were not written: a gap between two runs", offsets(hole.From, hole.To)))
 		}
-		part.End = max(part.End, rep.Facts.End)
-		found, notes := judgeEnd(rep, i == len(files)-1)
-		problems = append(problems, found...)
-		part.Notes = append(part.Notes, notes...)
+		part.End, epoch = max(part.End, rep.Facts.End), rep.Header.Epoch
 	}
 	return problems, nil
 }

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/danubemq/danube/client"
+)
+
+func readDoc(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestEveryCommandAndFlagIsDocumented also holds that each has a help text.
+func TestEveryCommandAndFlagIsDocumented(t *testing.T) {
+	page := readDoc(t, "cli.md")
+	root := newShell().root()
+	seen := 0
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.HasParent() && cmd.Runnable() && !cmd.HasSubCommands() {
+			seen++
+			if !strings.Contains(page, commandName(cmd)) {
+				t.Errorf("docs/cli.md lacks %q", commandName(cmd))
+			}
+			if cmd.Short == "" || cmd.Args == nil {
+				t.Errorf("%s has no short help or takes any arguments", commandName(cmd))
+			}
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s --%s has no help", commandName(cmd), f.Name)
+			}
+			if !strings.Contains(page, "--"+f.Name) {
+				t.Errorf("docs/cli.md lacks --%s of %s", f.Name, commandName(cmd))
+			}
+		})
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(root)
+	if seen < 25 {
+		t.Errorf("only %d commands were looked at", seen)
+	}
+}
+
+// TestEverySettingIsDocumented with its default, its flag and its variable's form.
+func TestEverySettingIsDocumented(t *testing.T) {
+	page := readDoc(t, "configuration.md")
+	for _, d := range settings() {
+		row := "| `" + d.key + "` |"
+		if d.value != "" {
+			row += fmt.Sprintf(" `%s` |", d.value)
+		}
+		if d.flag != "" {
+			row += fmt.Sprintf(" `--%s` |", d.flag)
+		}
+		if !strings.Contains(page, row) {
+			t.Errorf("docs/configuration.md lacks a row that begins %s", row)
+		}
+	}
+	if !strings.Contains(page, envName("storage.wal.sync")) {
+		t.Error("docs/configuration.md does not say how variables are named")
+	}
+}
+
+// TestEveryDocumentedKeyExists: the example of the page is valid, and no row names a key that is none.
+func TestEveryDocumentedKeyExists(t *testing.T) {
+	page := readDoc(t, "configuration.md")
+	known := map[string]bool{}
+	for _, d := range settings() {
+		known[d.key] = true
+	}
+	for line := range strings.Lines(page) {
+		key, _, ok := strings.Cut(strings.TrimPrefix(line, "| `"), "` |")
+		if ok && strings.HasPrefix(line, "| `") && !known[key] {
+			t.Errorf("docs/configuration.md names %s, which does not exist", key)
+		}
+	}
+	_, example, ok := strings.Cut(page, "```yaml\n")
+	if !ok {
+		t.Fatal("docs/configuration.md has no example")
+	}
+	example, _, _ = strings.Cut(example, "```")
+	if _, _, err := load(t, writeConfig(t, example), nil, nil); err != nil {
+		t.Errorf("the example of docs/configuration.md: %v", err)
+	}
+}
+
+// TestDocumentedJSONIsWhatIsPrinted makes the examples of docs/cli.md with the code.
+func TestDocumentedJSONIsWhatIsPrinted(t *testing.T) {
+	page := readDoc(t, "cli.md")
+	message := appendMessageJSON(nil, &client.Message{
+		Topic: "/default/orders", Payload: []byte("hello"), PublishTime: noon(), AppendTime: noon().Add(time.Millisecond), Deliveries: 1,
+	})
+	ack, _, _ := bytes.Cut(produced(t), []byte("\n"))
+	bench, err := json.Marshal(benchResult{1_000_000, 128_000_000, 1.5, 666666.7, 100, 900.5, 2000, 31000, 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range [][]byte{message, ack, bench} {
+		if !strings.Contains(page, strings.TrimSpace(string(line))) {
+			t.Errorf("docs/cli.md lacks %s", line)
+		}
+	}
+}
