@@ -2,6 +2,7 @@ package meta
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func TestThreeVotersRunTheSameCode(t *testing.T) {
 	for i := range nodes {
 		cfg := testConfig(t.TempDir())
 		cfg.Store = state.StoreID{byte(i + 1)}
-		cfg.ElectionTimeout = 300 * time.Millisecond
+		cfg.ElectionTimeout = 600 * time.Millisecond
 		_, transports[i] = raft.NewInmemTransport(raft.ServerAddress(cfg.Store.String()))
 		cfg.Transport = transports[i]
 		cfg.Join = i > 0
@@ -42,44 +43,54 @@ func TestThreeVotersRunTheSameCode(t *testing.T) {
 		if _, err := n.Propose(t.Context(), createTopic(1)); !errors.Is(err, ErrNotLeader) {
 			t.Fatalf("a node that nobody added: %v", err)
 		}
-		if err := nodes[0].raft.AddVoter(serverID(cfg.Store), transports[i].LocalAddr(), 0, 0).Error(); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, "the new voter is added", func() bool {
+			return leaderOf(nodes).raft.AddVoter(serverID(cfg.Store), transports[i].LocalAddr(), 0, 0).Error() == nil
+		})
 		eventually(t, "the new voter is ready", n.Ready)
 	}
 	var wg sync.WaitGroup
 	for i := range 50 {
 		wg.Go(func() {
-			if _, err := nodes[0].Propose(t.Context(), createTopic(i)); err != nil {
-				t.Error(err)
-			}
+			proposeToLeader(t, nodes, createTopic(i))
 		})
 	}
 	wg.Wait()
-	index := nodes[0].View().Index()
+	leader := leaderOf(nodes)
+	index := leader.View().Index()
 	for _, n := range nodes {
 		if err := n.WaitIndex(t.Context(), index); err != nil {
 			t.Fatal(err)
 		}
-		if n.View().Hash() != nodes[0].View().Hash() {
+		if n.View().Hash() != leader.View().Hash() {
 			t.Fatal("states differ at one index")
 		}
 	}
-	closeNode(t, nodes[0])
-	var leader *Node
-	eventually(t, "another leader", func() bool {
-		for _, n := range nodes[1:] {
-			if n.Status().IsLeader {
-				leader = n
-			}
+	closeNode(t, leader)
+	nodes = slices.DeleteFunc(nodes, func(n *Node) bool { return n == leader })
+	proposeToLeader(t, nodes, createTopic(50))
+	if n := leaderOf(nodes).View().TopicCount(); n != 51 {
+		t.Fatalf("%d topics remain", n)
+	}
+}
+
+// leaderOf returns the node that leads, or the first if none does.
+func leaderOf(nodes []*Node) *Node {
+	for _, n := range nodes {
+		if n != nil && n.Status().IsLeader {
+			return n
 		}
-		return leader != nil
+	}
+	return nodes[0]
+}
+
+// proposeToLeader proposes until it is known to be applied, whoever leads: a command twice is a command once (R5).
+func proposeToLeader(t *testing.T, nodes []*Node, c state.Command) {
+	eventually(t, "the command is applied", func() bool {
+		_, err := leaderOf(nodes).Propose(t.Context(), c)
+		if err != nil && !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrUnknown) {
+			t.Errorf("propose: %v", err)
+			return true
+		}
+		return err == nil
 	})
-	if err := leader.Barrier(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if leader.View().TopicCount() != 50 {
-		t.Fatalf("%d topics remain", leader.View().TopicCount())
-	}
-	propose(t, leader, createTopic(50))
 }

@@ -35,7 +35,7 @@ func openNode(t testing.TB, cfg Config) *Node {
 			t.Errorf("close: %v", err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := n.WaitReady(ctx); err != nil {
 		t.Fatal(err)
@@ -69,12 +69,12 @@ func createTopic(i int) *state.CreateTopic {
 	}
 }
 
-// eventually polls until ok or ten seconds have passed.
+// eventually polls until ok or half a minute has passed.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(30 * time.Second)
 	defer deadline.Stop()
 	for !ok() {
 		select {

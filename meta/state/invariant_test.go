@@ -137,7 +137,7 @@ func TestRandomCommandsKeepTheInvariants(t *testing.T) {
 			apply(&RegisterStore{Store: storeID(i + 1), Broker: "b", Nonce: [16]byte{9}})
 		}
 		g := &generator{t: rt, s: s}
-		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 			g.s = s
 			before := s.Freeze()
 			hash := before.Hash()
