@@ -24,7 +24,7 @@ FIGURES_SLACK ?= 1
 # `make test PKGS=./storage/...` looks at a part.
 PKGS ?= ./...
 
-.PHONY: all build check fmt vet staticcheck rules test test-modules testsum planted figures fuzz bench chaos reproducible clean
+.PHONY: all build check fmt vet staticcheck rules test planted figures fuzz bench chaos reproducible clean
 
 all: build
 
@@ -54,21 +54,20 @@ rules:
 	$(GO) test -count=1 -run '^TestRule' ./integration/...
 	@if ls broker/*_test.go >/dev/null 2>&1; then $(GO) test -run 'Promlint' ./broker; fi
 
+# With TESTJSON=FILE the tests run under gotestsum, and what test2json says goes to FILE.<target>: .ci/run counts it.
+ifdef TESTJSON
+RUN = $(GO) run $(GOTESTSUM) --format testname --jsonfile $(TESTJSON).$@ --
+else
+RUN = $(GO) test
+endif
+
 test:
-	$(GO) test -race -shuffle=on -timeout 10m $(PKGS)
-	@$(if $(filter ./...,$(PKGS)),$(MAKE) -s test-modules)
+	$(RUN) -race -shuffle=on -timeout 10m $(PKGS)
+	@$(if $(filter ./...,$(PKGS)),$(MAKE) -s $(patsubst %,test-module-%,$(subst /,@,$(shell scripts/modules))))
 
-# The programs with a go.mod of their own.
-test-modules:
-	@for m in $$(scripts/modules); do echo "test $$m"; (cd $$m && $(GO) test -shuffle=on ./...); done
-
-# The same with a summary that .ci/run can count: TESTJSON is where test2json's lines go.
-testsum:
-	$(GO) run $(GOTESTSUM) --format testname --jsonfile $(TESTJSON) -- -race -shuffle=on -timeout 10m $(PKGS)
-	@status=0; for m in $$(scripts/modules); do \
-		(cd $$m && $(GO) run $(GOTESTSUM) --format testname --jsonfile $(TESTJSON).module -- -shuffle=on ./...) || status=1; \
-		cat $(TESTJSON).module >>$(TESTJSON); \
-	done; exit $$status
+# A program with a go.mod of its own; its folder is written with @ for /.
+test-module-%:
+	cd $(subst @,/,$*) && $(RUN) -shuffle=on ./...
 
 # What an issue asks with a count, in full: `make full-restart` runs the tests whose names begin with TestRestart.
 full-%:
@@ -76,11 +75,11 @@ full-%:
 
 # Builds each planted bug and asserts that its test goes red. One alone: make planted PLANT=name
 planted:
-	PLANT='$(PLANT)' $(GO) test -tags planted -v -count=1 -timeout 60m -run '^TestPlantedBugsAreCaught' ./integration/planted
+	PLANT='$(PLANT)' $(RUN) -tags planted -v -count=1 -timeout 60m -run '^TestPlantedBugsAreCaught' ./integration/planted
 
 # Times, rates and sizes of memory: a plain build, one test at a time, alone on the machine.
 figures:
-	FIGURES_SLACK=$(FIGURES_SLACK) $(GO) test -tags figures -v -count=1 -p 1 -timeout 30m -run '^TestFigure' ./...
+	FIGURES_SLACK=$(FIGURES_SLACK) $(RUN) -tags figures -v -count=1 -p 1 -timeout 30m -run '^TestFigure' ./...
 
 # Every fuzz target of the tree for FUZZTIME.
 fuzz:

@@ -17,6 +17,7 @@ import (
 const (
 	maxFileLines        = 600
 	maxFunctionLines    = 80
+	maxTestLines        = 150 // a table of cases is data
 	maxStructFields     = 20
 	maxInterfaceMethods = 6
 	maxParameters       = 5
@@ -111,10 +112,14 @@ func judgeFile(path string, text []byte) ([]string, error) {
 		switch n := node.(type) {
 		case *ast.FuncDecl:
 			lines := fset.Position(n.End()).Line - fset.Position(n.Pos()).Line + 1
-			if lines > maxFunctionLines {
-				complain(n.Pos(), "%s has %d lines, the stop is %d", n.Name.Name, lines, maxFunctionLines)
+			stop := maxFunctionLines
+			if test {
+				stop = maxTestLines
 			}
-			if k := n.Type.Params.NumFields(); k > maxParameters {
+			if lines > stop {
+				complain(n.Pos(), "%s has %d lines, the stop is %d", n.Name.Name, lines, stop)
+			}
+			if k := named(n.Type.Params); k > maxParameters {
 				complain(n.Pos(), "%s has %d parameters, the stop is %d", n.Name.Name, k, maxParameters)
 			}
 			if n.Name.Name == "init" && n.Recv == nil {
@@ -138,6 +143,15 @@ func judgeFile(path string, text []byte) ([]string, error) {
 	return out, nil
 }
 
+// named counts the parameters that have a name: those that a foreign interface asks for and nobody uses have none.
+func named(params *ast.FieldList) int {
+	n := 0
+	for _, p := range params.List {
+		n += len(p.Names)
+	}
+	return n
+}
+
 // TestJudgeFileFindsViolations holds the judge to each of its sentences.
 func TestJudgeFileFindsViolations(t *testing.T) {
 	fields := strings.Repeat("a ,", maxStructFields)
@@ -145,6 +159,9 @@ func TestJudgeFileFindsViolations(t *testing.T) {
 		"fine":        {"a.go", "package a\nfunc f(a, b int) {}\n", ""},
 		"long file":   {"a.go", "package a\n" + strings.Repeat("\n", maxFileLines), "601 lines"},
 		"long func":   {"a.go", "package a\nfunc f() {\n" + strings.Repeat("\n", maxFunctionLines) + "}\n", "f has 82 lines"},
+		"long test":   {"a_test.go", "package a\nfunc f() {\n" + strings.Repeat("\n", maxTestLines) + "}\n", "f has 152 lines"},
+		"table test":  {"a_test.go", "package a\nfunc f() {\n" + strings.Repeat("\n", maxFunctionLines) + "}\n", ""},
+		"foreign":     {"a.go", "package a\nfunc f(int, int, int, int, int, int) {}\n", ""},
 		"wide func":   {"a.go", "package a\nfunc f(a, b, c, d, e, f int) {}\n", "6 parameters"},
 		"init":        {"a.go", "package a\nfunc init() {}\n", "init functions"},
 		"method":      {"a.go", "package a\ntype t int\nfunc (t) init() {}\n", ""},

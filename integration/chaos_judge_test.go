@@ -56,7 +56,7 @@ func (c *chaos) readBack() *history.Final {
 		}
 		for _, p := range d.Partitions {
 			end := final.Partition(topic.name, p.Partition)
-			end.LogStart, end.Ranges = int64(p.LogStart), named(p)
+			end.LogStart, end.Ranges = int64(p.LogStart), namedRanges(p)
 		}
 		for _, s := range d.Subscriptions {
 			for _, p := range s.Partitions {
@@ -67,8 +67,8 @@ func (c *chaos) readBack() *history.Final {
 	return final
 }
 
-// named are the gaps and lost ranges of a partition: what lies between two ranges was given to no message.
-func named(p protocol.PartitionDescription) []history.Range {
+// namedRanges are the gaps and lost ranges of a partition: what lies between two ranges was given to no message.
+func namedRanges(p protocol.PartitionDescription) []history.Range {
 	var all []history.Range
 	at := int64(p.LogStart)
 	for _, r := range p.Ranges {

@@ -197,7 +197,7 @@ func (c *chaos) fillDisk(rnd *rand.Rand) {
 		c.disk.say("space -1")
 	})
 	if c.broker.process.ended() {
-		c.t.Errorf("the broker ended on a full disk:\n%s", lastLines(c.broker.log.Name(), 10))
+		c.t.Errorf("the broker ended on a full disk: %s", c.broker.ending())
 		c.broker.start()
 	}
 }
@@ -217,8 +217,8 @@ func (c *chaos) failSync(rnd *rand.Rand) {
 		c.disk.say("heal")
 		switch {
 		case err != nil: // nothing was synced there meanwhile
-		case gone == 0:
-			c.t.Errorf("the broker exited with 0 after a failed sync")
+		case gone != 1:
+			c.t.Errorf("after a failed sync: %s", c.broker.ending())
 			fallthrough
 		default:
 			c.broker.start()

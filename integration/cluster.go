@@ -18,6 +18,9 @@ import (
 // readyWithin bounds the wait for a ready line; a race build on a busy machine is slow, a test of speed asserts its own.
 const readyWithin = 60 * time.Second
 
+// raceExit is the exit code of a race build after a data race.
+const raceExit = 66
+
 // options say how a broker is started. The zero value is `danube standalone` in a folder of its own, built with -race.
 type options struct {
 	build   *build   // nil is raced()
@@ -140,6 +143,20 @@ func (b *broker) stop(d time.Duration) {
 	if code != 0 {
 		b.t.Fatalf("%s was asked to stop and exited with %d:\n%s", b.name, code, lastLines(b.log.Name(), 20))
 	}
+}
+
+// ending says how a broker that ended by itself did so.
+func (b *broker) ending() string {
+	code := b.process.cmd.ProcessState.ExitCode()
+	if code == raceExit {
+		text, err := os.ReadFile(b.log.Name())
+		if err != nil {
+			return err.Error()
+		}
+		report := string(text[max(strings.LastIndex(string(text), "WARNING: DATA RACE"), 0):])
+		return "a data race ended it\n" + strings.Join(strings.SplitN(report, "\n", 45)[:min(44, strings.Count(report, "\n"))], "\n")
+	}
+	return fmt.Sprintf("it exited with %d\n%s", code, lastLines(b.log.Name(), 10))
 }
 
 // address is where clients connect; url is the root of the HTTP side.

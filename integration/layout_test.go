@@ -19,6 +19,7 @@ const module = "github.com/danubemq/danube"
 type room struct {
 	level int
 	may   []string
+	tests []string // what its tests may import besides
 	// pure packages have no goroutine, clock, lock or I/O: their inputs are values.
 	pure bool
 }
@@ -49,7 +50,7 @@ func house() map[string]room {
 		"storage/cold/drivers": {level: 3, may: []string{"storage/cold"}},
 		"storage":              {level: 3, may: []string{wal, "storage/warm", "storage/cold", segment, batch, disk}},
 		"cluster":              {level: 2, may: []string{"meta", state}},
-		"broker":               {level: 4, may: []string{"broker/dispatch", "storage", wal, segment, disk, "cluster", "meta", state, "protocol", batch, walk}},
+		"broker":               {level: 4, may: []string{"broker/dispatch", "storage", wal, segment, disk, "cluster", "meta", state, "protocol", batch, walk}, tests: []string{"client"}},
 		"cmd/danube":           {level: 5, may: []string{"broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
 		"integration":          {level: 5, may: []string{"broker", "client", "integration/history", "protocol", batch}},
 		"integration/history":  {level: 0},
@@ -89,7 +90,7 @@ func TestRuleHouseStands(t *testing.T) {
 func judgeHouse(rooms map[string]room) []string {
 	var out []string
 	for path, r := range rooms {
-		for _, to := range r.may {
+		for _, to := range slices.Concat(r.may, r.tests) {
 			target, known := rooms[to]
 			switch {
 			case !known:
@@ -116,13 +117,9 @@ func judgeArrows(rooms map[string]room, packages []listed) []string {
 			out = append(out, fmt.Sprintf("package %s has no package comment", path))
 		}
 		// Tests obey the same arrows, and may import their own package by name.
-		for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
-			for _, full := range imports {
-				to, ours := strings.CutPrefix(full, module+"/")
-				if ours && to != path && !slices.Contains(r.may, to) {
-					out = append(out, fmt.Sprintf("%s imports %s: the house allows it %v", path, to, r.may))
-				}
-			}
+		out = append(out, judgeImports(path, p.Imports, r.may)...)
+		for _, imports := range [][]string{p.TestImports, p.XTestImports} {
+			out = append(out, judgeImports(path, imports, slices.Concat(r.may, r.tests))...)
 		}
 		if !r.pure {
 			continue
@@ -131,6 +128,17 @@ func judgeArrows(rooms map[string]room, packages []listed) []string {
 			if slices.Contains(impure(), std) {
 				out = append(out, fmt.Sprintf("%s imports %s, but it is a pure package: no goroutine, clock, lock or I/O", path, std))
 			}
+		}
+	}
+	return out
+}
+
+func judgeImports(path string, imports, may []string) []string {
+	var out []string
+	for _, full := range imports {
+		to, ours := strings.CutPrefix(full, module+"/")
+		if ours && to != path && !slices.Contains(may, to) {
+			out = append(out, fmt.Sprintf("%s imports %s: the house allows it %v", path, to, may))
 		}
 	}
 	return out
@@ -167,6 +175,7 @@ func TestJudgeArrowsFindsViolations(t *testing.T) {
 	rooms := map[string]room{
 		"low":  {level: 0, pure: true},
 		"high": {level: 1, may: []string{"low"}},
+		"mid":  {level: 1, tests: []string{"low"}},
 	}
 	tests := map[string]struct {
 		p    listed
@@ -177,6 +186,8 @@ func TestJudgeArrowsFindsViolations(t *testing.T) {
 		"no comment":      {listed{ImportPath: module + "/low"}, "no package comment"},
 		"arrow up":        {listed{ImportPath: module + "/low", Doc: "d", Imports: []string{module + "/high"}}, "low imports high"},
 		"arrow in a test": {listed{ImportPath: module + "/low", Doc: "d", XTestImports: []string{module + "/high"}}, "low imports high"},
+		"only in tests":   {listed{ImportPath: module + "/mid", Doc: "d", Imports: []string{module + "/low"}}, "mid imports low"},
+		"in its test":     {listed{ImportPath: module + "/mid", Doc: "d", TestImports: []string{module + "/low"}}, ""},
 		"own name":        {listed{ImportPath: module + "/low", Doc: "d", XTestImports: []string{module + "/low"}}, ""},
 		"impure":          {listed{ImportPath: module + "/low", Doc: "d", Imports: []string{"sync"}}, "pure package"},
 	}

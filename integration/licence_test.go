@@ -46,8 +46,9 @@ func judgeLicence(text string) (name string, allowed bool) {
 	// Some texts put a comma after the name: "Apache License, Version 2.0".
 	flat = strings.ReplaceAll(strings.ReplaceAll(flat, "license, version", "license version"), "license, v. 2.0", "license 2.0")
 	for _, l := range licences() {
-		// MPL-2.0 names the GPL as a secondary licence; its title is what counts.
-		if !l.allowed && strings.HasPrefix(flat, "mozilla public license") {
+		// MPL-2.0 names the GPL further down as a secondary licence: what a text names first is what it is.
+		mpl := strings.Index(flat, "mozilla public license")
+		if !l.allowed && mpl >= 0 && mpl < strings.Index(flat, l.sentences[0]) {
 			continue
 		}
 		fits := true
@@ -160,7 +161,7 @@ func TestJudgeLicence(t *testing.T) {
 		"our own":      {string(own), "Apache-2.0", true},
 		"MIT":          {"MIT License\n\nPermission is hereby granted, free of\ncharge, to any person obtaining a copy\nof this", "MIT", true},
 		"BSD":          {"Redistribution and use in source and binary forms, with or without\nmodification, are permitted", "BSD", true},
-		"MPL with GPL": {"Mozilla Public License Version 2.0\n … means either the GNU General Public License, Version 2.0", "MPL-2.0", true},
+		"MPL with GPL": {"Copyright (c) 2013 Somebody\n\nMozilla Public License Version 2.0\n … means either the GNU General Public License, Version 2.0, the GNU Affero General Public License, Version 3.0", "MPL-2.0", true},
 		"MPL short":    {"Mozilla Public License, version 2.0\n\n1. Definitions", "MPL-2.0", true},
 		"GPL":          {"GNU GENERAL PUBLIC LICENSE\n   Version 2, June 1991", "GPL", false},
 		"AGPL":         {"GNU AFFERO GENERAL PUBLIC LICENSE\nVersion 3, 19 November 2007", "AGPL", false},
