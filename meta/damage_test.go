@@ -283,3 +283,36 @@ func TestCrashWithinTheFirstStartIsNoDamage(t *testing.T) {
 		}
 	})
 }
+
+func TestMarkerIsCheckedAndRepaired(t *testing.T) {
+	t.Parallel()
+	used := usedDir(t)
+	path := filepath.Join(used.Dir, markerFile)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{"emptied": {}, "three bytes": {1, 2, 3}, "removed": nil} {
+		if b == nil {
+			removeAll(t, path)
+		} else {
+			write(t, path, b)
+		}
+		n := openNode(t, used)
+		if n.View().TopicCount() != 110 {
+			t.Fatalf("%s: %d topics", name, n.View().TopicCount())
+		}
+		closeNode(t, n)
+		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, good) {
+			t.Fatalf("%s: marker is %q, %v", name, now, err)
+		}
+	}
+	before := contents(t, used.Dir)
+	used.Store[15]++
+	if _, err := Open(t.Context(), used); !errors.Is(err, ErrForeign) {
+		t.Fatalf("under another store id: %v", err)
+	}
+	if contents(t, used.Dir) != before {
+		t.Fatal("the directory changed")
+	}
+}

@@ -16,6 +16,9 @@ import (
 // ErrInUse: another process has the metadata open.
 var ErrInUse = errors.New("metadata is in use by another process")
 
+// ErrForeign: the metadata belongs to another store.
+var ErrForeign = errors.New("metadata of another store")
+
 // DamagedError says which file of the metadata is not what was written. Nothing in the directory was changed.
 type DamagedError struct {
 	Path string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/danubemq/danube/meta/state"
@@ -32,7 +33,7 @@ const (
 // this store as its only voter, unless cfg.Join. It does not wait for a leader; see WaitReady. ctx bounds opening only.
 //
 // ErrInUse if another process has it open, *DamagedError if what is there is not what was written: then nothing was
-// changed, and nothing will be until the metadata is made anew. state.ErrNewerCommand if a later release wrote it.
+// changed, and nothing will be until the metadata is made anew. ErrForeign if it is another store's, state.ErrNewerCommand if a later release wrote it.
 func Open(ctx context.Context, cfg Config) (*Node, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -49,6 +50,9 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 }
 
 func open(cfg Config) (*Node, error) {
+	if err := checkMarker(cfg); err != nil {
+		return nil, err
+	}
 	first, err := inspect(cfg.Dir, cfg.Bootstrapped)
 	if err != nil {
 		return nil, err
@@ -128,12 +132,37 @@ func (n *Node) bootstrap(rc *raft.Config, logs raft.LogStore, snaps raft.Snapsho
 	return nil
 }
 
+const markerHead = "danube metadata 1\nstore "
+
+// checkMarker refuses metadata of another store: Raft would wait for ever for a leader that this server id cannot be
+// (R9). A marker that cannot be read still says that there was a cluster, and is written anew.
+func checkMarker(cfg Config) error {
+	path := filepath.Join(cfg.Dir, markerFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	rest, _ := strings.CutPrefix(string(b), markerHead)
+	store, err := state.ParseStoreID(strings.TrimSuffix(rest, "\n"))
+	if err != nil {
+		cfg.Logger.Warn("marker of the metadata is damaged and is written anew", "path", path)
+		return nil
+	}
+	if store != cfg.Store {
+		return fmt.Errorf("%w: %s names store %s, this is store %s", ErrForeign, path, store, cfg.Store)
+	}
+	return nil
+}
+
 // writeMarker says for good that this directory has had a cluster: temporary file, sync, rename, directory sync. Before
 // that it makes the names of everything else durable, which neither the database nor Raft does; a marker without a
 // database would be damage.
 func writeMarker(dir string, store state.StoreID) error {
 	path := filepath.Join(dir, markerFile)
-	text := "danube metadata 1\nstore " + store.String() + "\n"
+	text := markerHead + store.String() + "\n"
 	if b, err := os.ReadFile(path); err == nil && string(b) == text {
 		return nil
 	}
