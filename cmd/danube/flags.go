@@ -29,21 +29,22 @@ func (c *choice) Set(s string) error {
 
 // addChoice adds a flag that takes one of allowed, with completion.
 func addChoice(cmd *cobra.Command, name, value, usage string, allowed ...string) *choice {
-	return addChoiceP(cmd, name, "", value, usage, allowed)
+	c := &choice{value: value, allowed: allowed}
+	c.add(cmd, name, "", usage)
+	return c
 }
 
-func addChoiceP(cmd *cobra.Command, name, short, value string, usage string, allowed []string) *choice {
-	c := &choice{value: value, allowed: allowed}
+func (c *choice) add(cmd *cobra.Command, name, short, usage string) {
 	cmd.Flags().VarP(c, name, short, usage)
 	// It fails only for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
-	return c
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // addOutput adds -o. Without further names it is text or json.
 func addOutput(cmd *cobra.Command, more ...string) *choice {
-	return addChoiceP(cmd, "output", "o", "text", "how to print: "+strings.Join(append([]string{"text", "json"}, more...), ", "),
-		append([]string{"text", "json"}, more...))
+	c := &choice{value: "text", allowed: append([]string{"text", "json"}, more...)}
+	c.add(cmd, "output", "o", "how to print: "+strings.Join(c.allowed, ", "))
+	return c
 }
 
 // sizeFlag takes bytes with a unit: 512, 4KiB, 64MiB.

@@ -78,19 +78,26 @@ func TestFlushedWhenIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &ledger{perLine: 10}
 		p := newPrinter(l, "raw", l.ack, func(error) {})
+		// The timer's goroutine uses the ledger under the printer's lock.
+		written := func() (bytes, acked int) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return l.written.Len(), len(l.acked)
+		}
 		if err := p.print(numbered(0)); err != nil {
 			t.Fatal(err)
 		}
-		if l.written.Len() > 0 {
+		if n, _ := written(); n > 0 {
 			t.Error("every message is a write")
 		}
 		<-time.After(2 * printDelay)
-		if l.written.Len() != 10 || len(l.acked) != 1 {
-			t.Errorf("%d bytes written, %d acknowledged after a pause", l.written.Len(), len(l.acked))
+		if n, acked := written(); n != 10 || acked != 1 {
+			t.Errorf("%d bytes written, %d acknowledged after a pause", n, acked)
 		}
-		l.fail = syscall.EPIPE
 		stopped := make(chan error, 1)
-		p.stop = func(err error) { stopped <- err }
+		p.mu.Lock()
+		l.fail, p.stop = syscall.EPIPE, func(err error) { stopped <- err }
+		p.mu.Unlock()
 		if err := p.print(numbered(1)); err != nil {
 			t.Fatal(err)
 		}

@@ -351,7 +351,7 @@ func rangeStatus(s string) string {
 // offsets is [from, to) as its first and last offset.
 func offsets(from, to uint64) string {
 	if from >= to {
-		return "none from " + u64(from)
+		return "none"
 	}
 	return u64(from) + "-" + u64(to-1)
 }
