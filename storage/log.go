@@ -153,17 +153,23 @@ func (l *Log) SetRanges(ranges []Range) {
 	l.ranges = ranges
 }
 
-// status is what became of the range that holds an offset; what no range holds
-// was never given to a message.
-func (l *Log) status(offset uint64) Status {
+// gap names the front part of a gap: as far as one thing became of it.
+func (l *Log) gap(g *wal.Gap) *Gap {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	out := &Gap{From: g.From, To: g.To, Status: RangeSealed}
 	for _, r := range l.ranges {
-		if r.Start <= offset && (r.Open || offset < r.End) && (r.Status == RangeOrphaned || r.Status == RangeLost) {
-			return r.Status
+		if r.Status != RangeOrphaned && r.Status != RangeLost {
+			continue
+		}
+		switch {
+		case r.Start > g.From:
+			out.To = min(out.To, r.Start)
+		case g.From < r.End:
+			return &Gap{From: g.From, To: min(g.To, r.End), Status: r.Status}
 		}
 	}
-	return RangeSealed
+	return out
 }
 
 // Reader yields the batches of a log in the order of offsets. Not safe for
@@ -185,7 +191,7 @@ func (r *Reader) Next(maxBytes int) (View, error) {
 		return v, nil
 	}
 	if g, ok := errors.AsType[*wal.Gap](err); ok {
-		return v, &Gap{From: g.From, To: g.To, Status: r.log.status(g.From)}
+		return v, r.log.gap(g)
 	}
 	return v, err
 }

@@ -27,7 +27,7 @@ type handle struct {
 	file  disk.File
 	pins  int
 	dirty bool // written to since the last sync
-	write bool // opened for writing
+	write bool // this run writes to it: it is always opened so
 	gone  bool // to be closed by the last release
 }
 
@@ -54,18 +54,17 @@ func (r *lruLink) unlink() {
 	r.prev, r.next = nil, nil
 }
 
-// acquire opens the file if it is not open, and keeps it open until release.
+// acquire opens the file if it is not open, and keeps it open until release. A
+// file that is written to is asked for with Write from the first time on.
 func (c *cache) acquire(h *handle, flags disk.Flags) (disk.File, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h.file != nil && flags&disk.Write != 0 && !h.write {
-		if err := c.close(h); err != nil {
-			return nil, err
-		}
-	}
 	if h.file == nil {
 		if err := c.makeRoom(); err != nil {
 			return nil, err
+		}
+		if h.write && flags == 0 {
+			flags = disk.Write
 		}
 		f, err := c.fs.Open(h.name, flags)
 		if err != nil {

@@ -19,6 +19,8 @@ const (
 	// by syncing its segment file alone: written once instead of twice, and from
 	// here on no slower than the journal (DESIGN.md has the table).
 	directBytes = 256 << 10
+	// journalRetry is how long no space for a journal is taken for granted.
+	journalRetry = 10 * time.Second
 	// headerRoom is what the header of a new file may take in a frame of the journal.
 	headerRoom = 1 << 10
 	// syncsAtOnce is how many files are synced side by side.
@@ -58,7 +60,8 @@ type round struct {
 	vec     [][]byte
 	zeros   []byte
 	markBuf []byte
-	direct  int // size from which a part goes to its file alone
+	retry   time.Time // when to try again to make a journal for which there was no space
+	direct  int       // size from which a part goes to its file alone
 }
 
 // commitLoop runs rounds; it returns when nothing is pending or the tier failed.
@@ -273,7 +276,8 @@ func (r *round) sync() error {
 // chooseJournal makes the journal when a round has its first use for it.
 func (r *round) chooseJournal() error {
 	t := r.tier
-	if r.journal != nil || !t.run.journalFree {
+	now := t.config.Now()
+	if r.journal != nil || now.Before(r.retry) {
 		return nil
 	}
 	if !slices.ContainsFunc(r.parts, func(p part) bool { return p.size < r.direct }) {
@@ -281,7 +285,8 @@ func (r *round) chooseJournal() error {
 	}
 	j, err := createJournal(t.config.FS, t.journalName(), t.config.Store, t.config.JournalBytes)
 	if isNoSpace(err) {
-		return nil // this round syncs its files; the next one tries again
+		r.retry = now.Add(journalRetry) // until then rounds sync their files
+		return nil
 	}
 	if err != nil {
 		return err

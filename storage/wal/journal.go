@@ -43,42 +43,56 @@ type journal struct {
 // errJournalSpace says that a frame is larger than the journal takes.
 var errJournalSpace = errors.New("frame does not fit the journal")
 
-// createJournal replaces the journal file by a new one of at most most bytes.
+// createJournal makes a new journal of at most most bytes. It gets its name when
+// all of it is synced: a journal without a header is one that was damaged.
 func createJournal(fsys disk.FS, name string, store [16]byte, most int64) (*journal, error) {
-	if err := fsys.Remove(name); err != nil && !isNotExist(err) {
-		return nil, fmt.Errorf("remove old journal: %w", err)
+	temp := name + ".tmp"
+	if err := fsys.Remove(temp); err != nil && !isNotExist(err) {
+		return nil, fmt.Errorf("create journal: %w", err)
 	}
-	f, err := fsys.Open(name, disk.Exclusive)
+	f, err := fsys.Open(temp, disk.Exclusive)
 	if err != nil {
 		return nil, fmt.Errorf("create journal: %w", err)
 	}
 	first := min(journalFirst, most)
 	j := &journal{file: f, pos: journalBlock, span: first / journalSpans, size: first, filled: first, most: most}
 	j.wake.L = &j.mu
-	var nonce [8]byte
-	if _, err := rand.Read(nonce[:]); err != nil {
-		return nil, errors.Join(fmt.Errorf("create journal: %w", err), f.Close())
-	}
-	j.nonce = binary.LittleEndian.Uint64(nonce[:])
 	j.uses = make([]uint64, journalSpans)
 	j.use, j.uses[0] = 1, 1
-	zeros := make([]byte, min(first, 1<<20))
-	for at := int64(0); at < first && err == nil; at += int64(len(zeros)) {
-		_, err = f.WriteAt(zeros[:min(int64(len(zeros)), first-at)], at)
-	}
+	err = j.lay(store, first)
 	if err == nil {
-		_, err = f.WriteAt(appendJournalHead(nil, store, j.nonce), 0)
-	}
-	if err == nil {
-		err = f.Datasync()
+		err = fsys.Rename(temp, name)
 	}
 	if err == nil {
 		err = fsys.SyncDir(path.Dir(name))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("create journal: %w", err), f.Close(), fsys.Remove(name))
+		err = errors.Join(fmt.Errorf("create journal: %w", err), f.Close())
+		if gone := fsys.Remove(temp); gone != nil && !isNotExist(gone) {
+			err = errors.Join(err, gone)
+		}
+		return nil, err
 	}
 	return j, nil
+}
+
+// lay writes the header and the zeros behind it, and syncs them.
+func (j *journal) lay(store [16]byte, first int64) error {
+	var nonce [8]byte
+	if _, err := rand.Read(nonce[:]); err != nil {
+		return err
+	}
+	j.nonce = binary.LittleEndian.Uint64(nonce[:])
+	zeros := make([]byte, min(first, 1<<20))
+	for at := int64(0); at < first; at += int64(len(zeros)) {
+		if _, err := j.file.WriteAt(zeros[:min(int64(len(zeros)), first-at)], at); err != nil {
+			return err
+		}
+	}
+	if _, err := j.file.WriteAt(appendJournalHead(nil, store, j.nonce), 0); err != nil {
+		return err
+	}
+	return j.file.Datasync()
 }
 
 // largest is how many bytes of data and entries one frame may hold.

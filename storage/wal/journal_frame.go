@@ -144,7 +144,7 @@ func readFrames(f disk.File, nonce uint64) ([]frame, error) {
 		return nil, err
 	}
 	var frames []frame
-	window := make([]byte, 1<<20)
+	window := make([]byte, min(1<<20, max(size-journalBlock, journalBlock)))
 	for at := int64(journalBlock); at < size; at += int64(len(window)) {
 		n, err := f.ReadAt(window, at)
 		if err != nil && !errors.Is(err, io.EOF) {

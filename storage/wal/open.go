@@ -276,7 +276,10 @@ func (r *recovery) readFooter(f *file) (*segment.Footer, error) {
 // there alone the log may end torn.
 func (r *recovery) full(f *file, tail bool) (uint64, error) {
 	t := r.log.tier
-	h, err := t.cache.acquire(&f.handle, 0)
+	if err := t.cache.drop(&f.handle); err != nil { // it may be open for reading
+		return 0, err
+	}
+	h, err := t.cache.acquire(&f.handle, disk.Write)
 	if err != nil {
 		return 0, err
 	}

@@ -123,7 +123,7 @@ func (r *Reader) Next(maxBytes int) (View, error) {
 		}
 		if s.chunk != nil {
 			r.letGo()
-			return r.cut(s.chunk, s.pos, s.limit, maxBytes), nil
+			return r.cut(s.chunk, s.data, s.pos, maxBytes), nil
 		}
 		if err := r.fill(s, maxBytes); err != nil {
 			return View{}, err
@@ -134,8 +134,8 @@ func (r *Reader) Next(maxBytes int) (View, error) {
 // source is where a reader finds its next batch.
 type source struct {
 	chunk *chunk // in memory, with a reference for the reader; else in file
+	data  []byte // of the chunk what may be read
 	pos   int
-	limit int // bytes of chunk that may be read
 	file  *file
 	size  int64  // bytes of the file that may be read, -1: not known yet
 	stop  uint64 // batches at or above it do not exist in this file (R19)
@@ -155,11 +155,11 @@ func (l *Log) source(r *Reader) (source, error) {
 		return source{}, ErrEnd
 	}
 	if c := l.tail.find(r.next); c != nil && c.committed > 0 {
-		s := source{chunk: c, limit: c.committed}
+		s := source{chunk: c, data: c.buf[:c.committed:c.committed]}
 		if c.serial == r.serial {
 			s.pos = r.pos
 		} else {
-			s.pos = locate(c.buf[:c.committed], r.next)
+			s.pos = locate(s.data, r.next)
 		}
 		r.serial = c.serial
 		c.retain()
@@ -194,13 +194,13 @@ func locate(buf []byte, offset uint64) int {
 	return pos
 }
 
-// cut makes a view of the batches of c from pos on, and moves the reader behind it.
-func (r *Reader) cut(c *chunk, pos, limit, maxBytes int) View {
-	first := batch.Batch(c.buf[pos:limit:limit])
-	v := View{Base: first.Base(), chunk: c}
+// cut makes a view of the batches in data, which lies in c, from pos on, and
+// moves the reader behind it.
+func (r *Reader) cut(c *chunk, data batch.Batch, pos, maxBytes int) View {
+	v := View{Base: data[pos:].Base(), chunk: c}
 	end := pos
-	for end < limit {
-		b := batch.Batch(c.buf[end:limit:limit])
+	for end < len(data) {
+		b := data[end:]
 		n := b.Len()
 		if end > pos && end-pos+n > maxBytes {
 			break
@@ -208,7 +208,7 @@ func (r *Reader) cut(c *chunk, pos, limit, maxBytes int) View {
 		v.End = b.End()
 		end += n
 	}
-	v.Data = c.buf[pos:end:end]
+	v.Data = data[pos:end:end]
 	r.next, r.pos = v.End, end
 	return v
 }
@@ -220,7 +220,7 @@ func (r *Reader) fromBuffer(maxBytes int) (View, bool) {
 		return View{}, false
 	}
 	r.buf.retain()
-	v := r.cut(r.buf, r.off, len(r.buf.buf), maxBytes)
+	v := r.cut(r.buf, r.buf.buf, r.off, maxBytes)
 	r.off = r.pos
 	r.serial = 0
 	if r.off >= len(r.buf.buf) {

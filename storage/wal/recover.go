@@ -17,12 +17,11 @@ import (
 
 // run is what the process before left, as far as it concerns all partitions.
 type run struct {
-	number      uint64
-	clean       map[ID]markerEntry // empty after an unclean stop
-	stopped     bool               // cleanly: all that is there was synced
-	proven      bool               // what is not found was never acknowledged (R6)
-	sameBoot    bool               // the machine runs since then: what was written is there, synced or not
-	journalFree bool               // nothing in the journal is needed any more
+	number   uint64
+	clean    map[ID]markerEntry // empty after an unclean stop
+	stopped  bool               // cleanly: all that is there was synced
+	proven   bool               // what is not found was never acknowledged (R6)
+	sameBoot bool               // the machine runs since then: what was written is there, synced or not
 }
 
 func (t *Tier) walDir() string      { return path.Join(t.config.Dir, "wal") }
@@ -47,7 +46,7 @@ func (t *Tier) recover(ctx context.Context) error {
 		}
 		fresh = len(list) == 0
 	}
-	t.run = run{number: before.number + 1, clean: make(map[ID]markerEntry), journalFree: true}
+	t.run = run{number: before.number + 1, clean: make(map[ID]markerEntry)}
 	t.run.sameBoot = known && before.bootID != "" && before.bootID == t.config.BootID
 	t.run.proven = fresh || known && before.always || t.run.sameBoot
 	clean := known && t.readMarker(before.number)
@@ -67,9 +66,6 @@ func (t *Tier) recover(ctx context.Context) error {
 		t.run.proven, t.run.stopped = true, true
 	} else if err := t.replay(ctx); err != nil {
 		return err
-	}
-	if !t.run.journalFree {
-		return nil
 	}
 	switch err := fsys.Remove(t.journalName()); {
 	case isNotExist(err):
@@ -138,12 +134,9 @@ func (t *Tier) replay(ctx context.Context) error {
 		return fmt.Errorf("read journal: %w", err)
 	}
 	slices.SortFunc(frames, func(a, b frame) int { return cmp.Compare(a.number, b.number) })
-	for i := 1; i < len(frames); i++ {
-		// Only the newest frame can be unfinished: one that is missing was overwritten by nothing.
-		if frames[i].number != frames[i-1].number+1 {
-			t.config.Log.Error("journal is damaged; what only it held is lost", "file", t.journalName(), "frame", frames[i-1].number+1)
-			t.run.proven = t.run.proven && t.run.sameBoot
-		}
+	if n := lostFrame(frames); n > 0 {
+		t.config.Log.Error("journal is damaged; what only it held is lost", "file", t.journalName(), "frame", n)
+		t.run.proven = t.run.proven && t.run.sameBoot
 	}
 	list := targets(frames)
 	if len(list) == 0 {
@@ -155,6 +148,25 @@ func (t *Tier) replay(ctx context.Context) error {
 	}
 	t.config.Log.Info("wrote back what the journal held", "frames", len(frames), "files", len(list))
 	return nil
+}
+
+// lostFrame returns the number of a frame that was synced and is not there, 0
+// when there is none. Between two laps numbers are missing, because frames were
+// overwritten; and at the head those of a write that a power loss cut short.
+// But a round begins only when the one before is synced: what is missing in
+// front of two rounds of its own lap has gone bad.
+func lostFrame(frames []frame) uint64 {
+	rounds := 0 // behind the place looked at
+	for i := len(frames) - 1; i > 0; i-- {
+		if frames[i].entries[0].kind == entryData {
+			rounds++
+		}
+		gap := frames[i].number != frames[i-1].number+1
+		if gap && frames[i].data > frames[i-1].data && rounds > 1 {
+			return frames[i].number - 1
+		}
+	}
+	return 0
 }
 
 // targets groups the entries of frames, which are in the order they were

@@ -24,7 +24,7 @@ func (c *clock) now() time.Time { return time.UnixMilli(c.ms) }
 func openTier(t testing.TB, fsys disk.FS, change func(*Config)) *Tier {
 	t.Helper()
 	c := Config{
-		FS: fsys, Dir: "/data", SegmentBytes: 16 << 10, MemoryBytes: 256 << 10, Files: 8, JournalBytes: 256 << 10,
+		FS: fsys, Dir: "/data", SegmentBytes: 16 << 10, MemoryBytes: 256 << 10, Files: 8, JournalBytes: 64 << 10,
 	}
 	if change != nil {
 		change(&c)
