@@ -40,13 +40,17 @@ type Broker struct {
 
 	operations map[string]operation
 
-	mu       sync.RWMutex // guards what follows
-	parts    map[partitionKey]*partition
-	opening  map[partitionKey]*opening
-	conns    map[*conn]struct{}
-	stopping bool
-	// recovered are logs whose epoch could not be opened yet.
-	recovered map[partitionKey]recovered
+	registry
+}
+
+// registry is what the broker serves at the moment, and whom.
+type registry struct {
+	mu        sync.RWMutex // guards what follows
+	parts     map[partitionKey]*partition
+	opening   map[partitionKey]*opening
+	recovered map[partitionKey]recovered // logs whose epoch could not be opened yet
+	conns     map[*conn]struct{}
+	stopping  bool
 }
 
 var errShuttingDown = protocol.Errorf(protocol.CodeShuttingDown, "the broker is shutting down")
@@ -60,7 +64,10 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	}
 	b := &Broker{
 		cfg: cfg, log: cfg.Log, operations: operations(),
-		parts: map[partitionKey]*partition{}, opening: map[partitionKey]*opening{}, recovered: map[partitionKey]recovered{}, conns: map[*conn]struct{}{},
+		registry: registry{
+			parts: map[partitionKey]*partition{}, opening: map[partitionKey]*opening{},
+			recovered: map[partitionKey]recovered{}, conns: map[*conn]struct{}{},
+		},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.ceilings, b.cursors = newCeilingKeeper(b), newCursorKeeper(b)

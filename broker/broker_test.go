@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,8 +96,10 @@ func publish(t testing.TB, c *client.Client, topic string, from, to int) {
 	}
 }
 
-func consume(t testing.TB, c *client.Client, topic, sub string, from, to int) {
+// consume receives and acknowledges the messages that publish numbered from..to-1; of is "topic/subscription".
+func consume(t testing.TB, c *client.Client, of string, from, to int) {
 	t.Helper()
+	topic, sub, _ := strings.Cut(of, "/")
 	cons, err := c.Consumer(t.Context(), topic, client.ConsumerConfig{Subscription: sub, From: protocol.Position{Kind: protocol.Earliest}})
 	if err != nil {
 		t.Fatal(err)
@@ -125,13 +128,13 @@ func TestPublishedMessagesAreConsumedInOrderAcrossRestarts(t *testing.T) {
 	n := start(t, dir, nil)
 	c := dial(t, n)
 	publish(t, c, "events", 0, 5000)
-	consume(t, c, "events", "s", 0, 3000)
+	consume(t, c, "events/s", 0, 3000)
 	for range 3 {
 		n.close(t)()
 		n = start(t, dir, nil)
 		c = dial(t, n)
 	}
 	publish(t, c, "events", 5000, 6000)
-	consume(t, c, "events", "s", 3000, 6000)
-	consume(t, c, "events", "other", 0, 6000)
+	consume(t, c, "events/s", 3000, 6000)
+	consume(t, c, "events/other", 0, 6000)
 }

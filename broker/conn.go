@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/danubemq/danube/protocol"
@@ -301,7 +300,6 @@ type meteredReader struct {
 	set      time.Time // when the deadline was last set
 	began    time.Time // of the frame in progress
 	received int       // bytes of it
-	last     atomic.Int64
 }
 
 const (

@@ -18,6 +18,7 @@ type metrics struct {
 	staleAcks    prometheus.Counter
 	liveDropped  prometheus.Counter
 	sentBytes    prometheus.Counter
+	ackSeconds   prometheus.Histogram
 
 	appended atomic.Int64 // bytes taken from producers of reliable topics
 
@@ -40,8 +41,12 @@ func newMetrics(b *Broker) (*metrics, error) {
 		staleAcks:    counter("stale_acks_total", "Messages acknowledged by a consumer that no longer held them."),
 		liveDropped:  counter("live_dropped_messages_total", "Messages of non-reliable topics that a slow consumer did not get."),
 		sentBytes:    counter("sent_bytes_total", "Bytes written to client connections."),
+		ackSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "danube", Name: "ack_seconds", Help: "From the arrival of a produce request to its acknowledgement.",
+			Buckets: prometheus.ExponentialBuckets(50e-6, 2, 18),
+		}),
 	}
-	for _, c := range []prometheus.Collector{m.connections, m.publishedN, m.publishedB, m.deliveredN, m.redeliveredN, m.staleAcks, m.liveDropped, m.sentBytes, &topicCollector{b: b}} {
+	for _, c := range []prometheus.Collector{m.connections, m.publishedN, m.publishedB, m.deliveredN, m.redeliveredN, m.staleAcks, m.liveDropped, m.sentBytes, m.ackSeconds, &topicCollector{b: b}} {
 		if err := b.cfg.Metrics.Register(c); err != nil {
 			return nil, err
 		}

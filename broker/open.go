@@ -12,6 +12,7 @@ import (
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/segment"
 )
 
 // recovered is a partition whose log was recovered and whose next epoch is to be opened.
@@ -69,8 +70,12 @@ func (b *Broker) recoverAll(ctx context.Context, view *state.View) ([]recovered,
 		}
 		g.Go(func() error {
 			r, err := b.recover(ctx, t, p)
+			if _, newer := errors.AsType[*segment.VersionError](err); newer || ctx.Err() != nil || b.store.Err() != nil {
+				return err // of a newer release, or nothing can be read: touch nothing
+			}
 			if err != nil {
-				return err
+				b.log.Error("partition not recovered; it is tried again when it is asked for", "partition", fmt.Sprintf("%s:%d", t.Name, p.Number), "err", err)
+				return nil
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -114,7 +119,7 @@ func facts(t *state.Topic, p *state.Partition) storage.Facts {
 	}
 	for i := range p.Ranges {
 		r := &p.Ranges[i]
-		out := storage.Range{Start: r.Start, End: r.End, Open: r.Status == state.RangeOpen}
+		out := storage.Range{Start: r.Start, End: r.End, Open: r.Status == state.RangeOpen, Status: storage.Status(r.Status)}
 		for _, e := range r.Epochs {
 			out.Epochs = append(out.Epochs, storage.EpochStart{Epoch: e.Epoch, Start: e.Start})
 		}

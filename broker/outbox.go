@@ -167,6 +167,7 @@ type ack struct {
 	done    bool            // there is nothing to wait for
 	closed  bool            // it answers CloseProducer
 	level   protocol.Level
+	came    int64 // when the request was read, Unix ns
 }
 
 // ackQueue is a ring of acks in the order of the frames.
@@ -202,7 +203,8 @@ func (q *ackQueue) pop() {
 type writer struct {
 	heads  []byte
 	bodies []body
-	vec    net.Buffers
+	vec    net.Buffers // what is to be written
+	rest   net.Buffers // of vec, what was not written yet; a field, since WriteTo would move a local to the heap
 	ok     protocol.ProduceOK
 }
 
@@ -307,6 +309,7 @@ func (c *conn) takeAck(w *writer, a *ack) bool {
 		w.heads = protocol.AppendHead(w.heads, protocol.TypeClosed, a.id, nil, 0)
 		return true
 	}
+	c.b.metrics.ackSeconds.Observe(float64(c.b.cfg.Now().UnixNano()-a.came) / 1e9)
 	w.ok = protocol.ProduceOK{Base: a.pending.Base, AppendTime: a.pending.AppendTime, Duplicate: a.pending.Duplicate, Level: uint8(a.level)}
 	w.heads = protocol.AppendHead(w.heads, protocol.TypeProduceOK, a.id, &w.ok, 0)
 	return true
@@ -361,12 +364,12 @@ func (c *conn) send(w *writer) error {
 	if from < len(w.heads) {
 		w.vec = append(w.vec, w.heads[from:])
 	}
-	rest := w.vec
-	for len(rest) > 0 {
+	w.rest = w.vec
+	for len(w.rest) > 0 {
 		if err := c.nc.SetWriteDeadline(time.Now().Add(stallTime)); err != nil {
 			return err
 		}
-		n, err := rest.WriteTo(c.nc)
+		n, err := w.rest.WriteTo(c.nc)
 		c.b.metrics.sentBytes.Add(float64(n))
 		switch {
 		case err == nil:

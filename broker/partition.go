@@ -217,14 +217,7 @@ func (prod *producer) leave() {
 // floor is what may be reported as acknowledged for good: with wal.sync: interval the synced end.
 func (p *partition) floor() uint64 { return min(p.log.Committed(), p.log.Synced()) }
 
-// start and end of what can be read.
-func (p *partition) start() uint64 {
-	if p.log == nil {
-		return p.live.next()
-	}
-	return p.log.Start()
-}
-
+// end of what can be read.
 func (p *partition) end() uint64 {
 	if p.log == nil {
 		return p.live.next()

@@ -46,8 +46,9 @@ func (c *conn) produce(f protocol.Frame) error {
 	if !c.out.admit() {
 		return context.Cause(c.ctx)
 	}
+	came := c.b.cfg.Now().UnixNano()
 	a := prod.part.publish(&h, prod, f.Body)
-	a.id = f.ID
+	a.id, a.came = f.ID, came
 	c.out.pending(prod, a)
 	return nil
 }

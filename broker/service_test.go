@@ -229,11 +229,11 @@ func TestTopicsAndSubscriptionsAreDeletedForGood(t *testing.T) {
 	n := start(t, dir, nil)
 	c := dial(t, n)
 	publish(t, c, "gone", 0, 10)
-	consume(t, c, "gone", "s", 0, 10)
+	consume(t, c, "gone/s", 0, 10)
 	if err := c.Admin().SubscriptionDelete(t.Context(), protocol.SubArgs{Topic: "gone", Subscription: "s"}); err != nil {
 		t.Fatal(err)
 	}
-	consume(t, c, "gone", "s", 0, 10)
+	consume(t, c, "gone/s", 0, 10)
 	if err := c.Admin().TopicDelete(t.Context(), protocol.TopicArgs{Topic: "gone"}); err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestTopicsAndSubscriptionsAreDeletedForGood(t *testing.T) {
 	n = start(t, dir, nil)
 	c = dial(t, n)
 	publish(t, c, "gone", 0, 5) // offsets from 0 again: another topic of that name
-	consume(t, c, "gone", "s", 0, 5)
+	consume(t, c, "gone/s", 0, 5)
 }
 
 // A71, A72: what a bad peer sends ends its own connection and nothing else.
@@ -265,7 +265,7 @@ func TestGarbageEndsOnlyItsConnection(t *testing.T) {
 		}
 	}
 	publish(t, c, "good2", 0, 1000)
-	consume(t, c, "good2", "s", 0, 1000)
+	consume(t, c, "good2/s", 0, 1000)
 	for _, nc := range bad {
 		if err := nc.Close(); err != nil {
 			t.Fatal(err)
