@@ -20,12 +20,18 @@ type checker struct {
 	table  *crc32.Table
 	run    uint64
 	errors int64
-	next   map[uint32]uint64 // by stream: sequence after the last one of this partition
-	count  map[uint32]uint64 // by stream: messages
+	next   map[lineage]uint64 // sequence after the last one seen
+	count  map[uint32]uint64  // by stream: messages
+}
+
+// lineage is where order is promised: a stream within a partition.
+type lineage struct {
+	partition int
+	stream    uint32
 }
 
 func (a *app) newChecker(run uint64) *checker {
-	return &checker{app: a, table: crc32.MakeTable(crc32.Castagnoli), run: run, next: map[uint32]uint64{}, count: map[uint32]uint64{}}
+	return &checker{app: a, table: crc32.MakeTable(crc32.Castagnoli), run: run, next: map[lineage]uint64{}, count: map[uint32]uint64{}}
 }
 
 func (c *checker) findf(format string, args ...any) {
@@ -46,11 +52,12 @@ func (c *checker) message(m *client.Message) {
 	case s.run != c.run:
 		return // of another run beside this one
 	}
-	if want, seen := c.next[s.stream]; seen && s.seq < want {
+	line := lineage{m.Partition, s.stream}
+	if want, seen := c.next[line]; seen && s.seq < want {
 		c.findf("%s:%d offset %d: message %d of stream %d comes again or too late", m.Topic, m.Partition, m.Offset, s.seq, s.stream)
 		return
 	}
-	c.next[s.stream] = s.seq + 1
+	c.next[line] = s.seq + 1
 	c.count[s.stream]++
 }
 
@@ -82,7 +89,6 @@ func (a *app) readBack(ctx context.Context, cl *client.Client, run uint64, lanes
 	stop := a.watch(&read, total, "read back")
 	defer stop()
 	for at, offset := range first {
-		clear(c.next) // order is promised within a partition
 		if err := c.partition(ctx, cl, fmt.Sprintf("%s:%d", at.topic, at.partition), offset, &read); err != nil {
 			return 0, err
 		}

@@ -96,9 +96,9 @@ func (a *app) beginDrain(ctx context.Context, c *client.Client, d *benchDrain) (
 	if d.count == 0 {
 		d.count = lag
 	}
-	if d.count == 0 {
-		return nil, withHint(errors.Join(fmt.Errorf("%s is empty", d.topic), a.deleteSubscription(ctx, c, d.topic, d.sub)),
-			"`danube bench produce %s` fills it", d.topic)
+	if lag == 0 || d.count > lag {
+		return nil, withHint(errors.Join(fmt.Errorf("%s holds %s", d.topic, plural(lag, "message")), a.deleteSubscription(ctx, c, d.topic, d.sub)),
+			"danube bench produce %s adds some", d.topic)
 	}
 	return t, nil
 }

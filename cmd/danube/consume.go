@@ -192,8 +192,10 @@ var errTimeIsUp = errors.New("timed out")
 
 // pull hands message after message to the printer; it returns why it ended, nil for the count.
 func (a *app) pull(ctx context.Context, source feed, p *printer, count int64) error {
+	var m client.Message // outside the loop, or every message would be one more on the heap
+	var err error
 	for n := int64(0); count == 0 || n < count; {
-		m, err := source.next(ctx)
+		m, err = source.next(ctx)
 		if gap, ok := errors.AsType[*client.GapError](err); ok {
 			a.noticef("danube: %v", gap)
 			continue

@@ -196,11 +196,15 @@ func TestAdministration(t *testing.T) {
 
 func TestBenches(t *testing.T) {
 	b := startStandalone(t, t.TempDir())
+	b.danube(exitDone, "", "topic", "create", "parts", "--partitions", "3")
 	for _, line := range []string{
 		"bench produce p --count 2000 --size 128",
 		"bench produce p --count 100 --window 1 --connections 2",
 		"bench produce q --topics 3 --count 300 --duration 0s",
 		"bench produce d --duration 50ms",
+		"bench produce parts --count 5000 --size 1KiB",
+		"bench latency parts --rate 2000 --duration 100ms",
+		"bench consume parts",
 		"bench consume p",
 		"bench consume p --type shared --consumers 2 --count 500",
 		"bench latency l --rate 2000 --duration 200ms",
@@ -215,6 +219,8 @@ func TestBenches(t *testing.T) {
 	b.says(got, `"subscriptions": []`)
 	_, said := b.danube(exitFailed, "", "bench", "consume", "none")
 	b.says(said, "does not exist")
+	_, said = b.danube(exitFailed, "", "bench", "consume", "p", "--count", "1000000")
+	b.says(said, "/default/p holds 2100 messages")
 }
 
 // TestWhyItDoesNotStart: what is in the way is named, with what moves it.
