@@ -66,13 +66,13 @@ func (a *app) runBenchConsume(ctx context.Context, d benchDrain, asJSON bool) er
 	defer c.Close()
 	tally, err := a.beginDrain(ctx, c, &d)
 	if err != nil {
-		return explained(fmt.Errorf("bench consume: %w", err), d.topic)
+		return explained(failed(err, "bench consume"), d.topic)
 	}
 	result, err := a.drainAll(ctx, d, tally)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err = errors.Join(err, a.deleteSubscription(end, c, d.topic, d.sub)); err != nil {
-		return fmt.Errorf("bench consume: %w", err)
+		return failed(err, "bench consume")
 	}
 	return a.printBench(result, "how long each message was waited for", asJSON)
 }
@@ -103,8 +103,13 @@ func (a *app) beginDrain(ctx context.Context, c *client.Client, d *benchDrain) (
 	return t, nil
 }
 
+// deleteSubscription removes the subscription of a run. That of a topic that is not reliable went with its consumer.
 func (a *app) deleteSubscription(ctx context.Context, c *client.Client, topic, sub string) error {
-	return c.Admin().SubscriptionDelete(ctx, protocol.SubArgs{Topic: topic, Subscription: sub, Force: true})
+	err := c.Admin().SubscriptionDelete(ctx, protocol.SubArgs{Topic: topic, Subscription: sub, Force: true})
+	if errors.Is(err, &protocol.Error{Code: protocol.CodeNoSuchSub}) {
+		return nil
+	}
+	return err
 }
 
 // drainAll runs the consumers until all was read.

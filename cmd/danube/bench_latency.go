@@ -77,12 +77,12 @@ func (a *app) runBenchLatency(ctx context.Context, b benchBeat, asJSON bool) err
 	defer receiving.Close()
 	p, err := sending.Producer(ctx, b.topic, client.ProducerConfig{Create: &protocol.TopicConfig{Partitions: 1}})
 	if err != nil {
-		return fmt.Errorf("bench latency: %w", err)
+		return failed(err, "bench latency")
 	}
 	sub := fmt.Sprintf("bench-%016x", b.run)
 	c, err := receiving.Consumer(ctx, b.topic, client.ConsumerConfig{Subscription: sub})
 	if err != nil {
-		return fmt.Errorf("bench latency: %w", err)
+		return failed(err, "bench latency")
 	}
 	result, err := a.beat(ctx, b, p, c)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -90,7 +90,7 @@ func (a *app) runBenchLatency(ctx context.Context, b benchBeat, asJSON bool) err
 	_, closeErr := p.Close(end)
 	err = errors.Join(err, closeErr, c.Close(end), a.deleteSubscription(end, receiving, p.Topic(), sub))
 	if err != nil {
-		return fmt.Errorf("bench latency: %w", err)
+		return failed(err, "bench latency")
 	}
 	return a.printBench(result, "from the time a message was due until the consumer had it", asJSON)
 }

@@ -81,11 +81,11 @@ func (a *app) runBenchProduce(ctx context.Context, l benchLoad) error {
 		}
 	}()
 	if err != nil {
-		return fmt.Errorf("bench produce: %w", err)
+		return failed(err, "bench produce")
 	}
 	took, err := a.publish(ctx, l, lanes)
 	if err != nil {
-		return fmt.Errorf("bench produce: %w", err)
+		return failed(err, "bench produce")
 	}
 	total := newHistogram()
 	for _, c := range conns {
@@ -97,7 +97,7 @@ func (a *app) runBenchProduce(ctx context.Context, l benchLoad) error {
 	}
 	result := measured(total, sent, *l.size, took)
 	if result.Errors, err = a.readBack(ctx, conns[0].client, l.run, lanes); err != nil {
-		return fmt.Errorf("bench produce: read back: %w", err)
+		return failed(err, "bench produce: read back")
 	}
 	return a.printBench(result, "from handing over to acknowledgement", l.output.value == "json")
 }

@@ -83,17 +83,17 @@ func brokerConfig(cfg config, log *slog.Logger) (broker.Config, error) {
 }
 
 // advertised is the address that clients are told when the broker listens on all: nobody can dial that one. "" leaves
-// it at the address of the listener.
+// it at the address of the listener, also where the port is the system's choice and cannot be told yet.
 func advertised(cfg config) string {
 	host := cfg.Cluster.Advertise
-	if host == "" {
-		if ip := net.ParseIP(cfg.Host); ip == nil || !ip.IsUnspecified() {
-			return ""
-		}
-		host = reachable()
-	}
 	if _, _, err := net.SplitHostPort(host); err == nil {
 		return host
+	}
+	if ip := net.ParseIP(cfg.Host); cfg.ClientPort == 0 || host == "" && (ip == nil || !ip.IsUnspecified()) {
+		return ""
+	}
+	if host == "" {
+		host = reachable()
 	}
 	return net.JoinHostPort(host, strconv.Itoa(cfg.ClientPort))
 }
@@ -116,6 +116,16 @@ func reachable() string {
 		best = network.IP.String()
 	}
 	return best
+}
+
+// url is where the HTTP port answers: at the advertised host when it listens on all addresses.
+func url(listening, advertise string) string {
+	host, port, err := net.SplitHostPort(listening)
+	told, _, tellErr := net.SplitHostPort(advertise)
+	if ip := net.ParseIP(host); err == nil && tellErr == nil && ip != nil && ip.IsUnspecified() {
+		listening = net.JoinHostPort(told, port)
+	}
+	return "http://" + listening
 }
 
 func (a *app) runStandalone(ctx context.Context, cfg config, log *slog.Logger) error {
@@ -141,8 +151,8 @@ func (a *app) runStandalone(ctx context.Context, cfg config, log *slog.Logger) e
 	if cfg.Storage.WAL.Sync == "interval" {
 		durability = "interval"
 	}
-	fmt.Fprintf(a.out, "ready broker=%s cluster=%s clients=%s http=http://%s data=%s topics=%d durability=%s\n",
-		bc.Name, bc.Cluster, b.ClientAddr(), b.HTTPAddr(), bc.DataDir, b.Topics(), durability)
+	fmt.Fprintf(a.out, "ready broker=%s cluster=%s clients=%s http=%s data=%s topics=%d durability=%s\n",
+		bc.Name, bc.Cluster, b.ClientAddr(), url(b.HTTPAddr(), bc.Advertise), bc.DataDir, b.Topics(), durability)
 	err = b.Run(ctx)
 	return errors.Join(err, closeWithin(cfg.ShutdownTimeout, b.Close))
 }

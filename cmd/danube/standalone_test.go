@@ -197,6 +197,7 @@ func TestAdministration(t *testing.T) {
 func TestBenches(t *testing.T) {
 	b := startStandalone(t, t.TempDir())
 	b.danube(exitDone, "", "topic", "create", "parts", "--partitions", "3")
+	b.danube(exitDone, "", "topic", "create", "live", "--reliable=false")
 	for _, line := range []string{
 		"bench produce p --count 2000 --size 128",
 		"bench produce p --count 100 --window 1 --connections 2",
@@ -208,6 +209,8 @@ func TestBenches(t *testing.T) {
 		"bench consume p",
 		"bench consume p --type shared --consumers 2 --count 500",
 		"bench latency l --rate 2000 --duration 200ms",
+		"bench latency live --rate 2000 --duration 100ms",
+		"bench produce live --count 1000",
 	} {
 		got, _ := b.danube(exitDone, "", append(strings.Fields(line), "-o", "json")...)
 		var r benchResult
@@ -260,9 +263,64 @@ func TestWhyItDoesNotStart(t *testing.T) {
 }
 
 func TestListeningBeyondTheMachineWarnsOnce(t *testing.T) {
-	b := startStandalone(t, t.TempDir(), "--host", "0.0.0.0")
+	_, port, err := net.SplitHostPort(closedPort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := startStandalone(t, t.TempDir(), "--host", "0.0.0.0", "--client-port", port)
+	for _, key := range []string{"clients", "http"} {
+		if strings.Contains(b.ready[key], "0.0.0.0") || strings.Contains(b.ready[key], "[::]") {
+			t.Errorf("the ready line says %s=%s, which nobody can reach", key, b.ready[key])
+		}
+	}
+	b.danube(exitDone, "", "produce", "t", "through the advertised address")
 	b.stop()
 	if n := strings.Count(b.log.String(), "without authentication"); n != 1 {
 		t.Errorf("warned %d times:\n%s", n, b.log.String())
+	}
+}
+
+func TestAdvertised(t *testing.T) {
+	for name, c := range map[string]struct {
+		host, advertise string
+		port            int
+		want            string
+	}{
+		"loopback":               {"127.0.0.1", "", 6650, ""},
+		"one address":            {"10.0.0.1", "", 6650, ""},
+		"wildcard":               {"0.0.0.0", "", 6650, net.JoinHostPort(reachable(), "6650")},
+		"wildcard, free port":    {"::", "", 0, ""},
+		"host told":              {"0.0.0.0", "broker.example", 6650, "broker.example:6650"},
+		"IPv6 told":              {"::", "2001:db8::1", 6650, "[2001:db8::1]:6650"},
+		"told with port":         {"0.0.0.0", "broker.example:7000", 6650, "broker.example:7000"},
+		"told, free port":        {"0.0.0.0", "broker.example", 0, ""},
+		"told beside an address": {"10.0.0.1", "broker.example", 6650, "broker.example:6650"},
+	} {
+		cfg := config{Host: c.host, ClientPort: c.port, Cluster: clusterConfig{Advertise: c.advertise}}
+		if got := advertised(cfg); got != c.want {
+			t.Errorf("%s: clients are told %q, want %q", name, got, c.want)
+		}
+	}
+	if got := url("[::]:8650", "broker.example:7000"); got != "http://broker.example:8650" {
+		t.Errorf("HTTP is said to be at %s", got)
+	}
+	if got := url("127.0.0.1:8650", ""); got != "http://127.0.0.1:8650" {
+		t.Errorf("HTTP is said to be at %s", got)
+	}
+}
+
+// TestStopIsBounded: one that hangs ends with an error that says what it means.
+func TestStopIsBounded(t *testing.T) {
+	release := make(chan struct{})
+	err := closeWithin(10*time.Millisecond, func() error { <-release; return nil })
+	close(release)
+	if err == nil || !strings.Contains(err.Error(), "shutdown_timeout") {
+		t.Errorf("ended with %v", err)
+	}
+	if err := closeWithin(time.Minute, func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := closeWithin(time.Minute, func() error { return io.ErrShortWrite }); err == nil {
+		t.Error("an error of the stop was swallowed")
 	}
 }
