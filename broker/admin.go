@@ -63,7 +63,7 @@ func (c *conn) admin(f protocol.Frame) error {
 			data, err = protocol.EncodeBody(out)
 		}
 		if err != nil {
-			c.out.frame(protocol.TypeError, f.ID, c.b.wireError(err))
+			c.refuse(f.ID, err)
 			return
 		}
 		c.out.frameWithBody(protocol.TypeAdminOK, f.ID, nil, data)

@@ -34,6 +34,7 @@ type Broker struct {
 	metrics  *metrics
 	ceilings *ceilingKeeper
 	cursors  *cursorKeeper
+	frames   *protocol.Budget
 	wg       sync.WaitGroup // everything that runs beside Run
 	lastConn atomic.Uint64
 	ready    atomic.Bool
@@ -71,6 +72,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.ceilings, b.cursors = newCeilingKeeper(b), newCursorKeeper(b)
+	b.frames = protocol.NewBudget(max(cfg.frameBytes(), int64(2*b.maxFrame())), 3*heartbeat)
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

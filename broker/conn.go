@@ -60,6 +60,7 @@ func newConn(b *Broker, nc net.Conn, id uint64) *conn {
 		consumers: map[uint32]*consumer{},
 	}
 	c.in = protocol.NewReader(c.input, 64<<10)
+	c.in.SetBudget(b.frames)
 	c.out.init()
 	return c
 }
@@ -71,6 +72,7 @@ func (c *conn) serve() {
 	c.b.metrics.connections.Inc()
 	c.wg.Go(c.write)
 	err := c.read()
+	c.in.Close()
 	c.close(err)
 	c.detach()
 	c.wg.Wait()
@@ -222,7 +224,7 @@ func request[Q header](c *conn, f protocol.Frame, q Q, answer protocol.Type, do 
 	c.beside(func() {
 		h, err := do(c.ctx, q)
 		if err != nil {
-			c.out.frame(protocol.TypeError, f.ID, c.b.wireError(err))
+			c.refuse(f.ID, err)
 			return
 		}
 		c.out.frame(answer, f.ID, h)
@@ -231,6 +233,13 @@ func request[Q header](c *conn, f protocol.Frame, q Q, answer protocol.Type, do 
 		}
 	})
 	return nil
+}
+
+// refuse answers a request with an error; a connection that is over gets no answer.
+func (c *conn) refuse(id uint64, err error) {
+	if c.ctx.Err() == nil {
+		c.out.frame(protocol.TypeError, id, c.b.wireError(err))
+	}
 }
 
 // beside runs do in a goroutine that serve waits for, when a slot is free.

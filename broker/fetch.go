@@ -25,7 +25,7 @@ func (c *conn) fetch(f protocol.Frame) error {
 	c.beside(func() {
 		ok, view, err := c.b.fetch(c.ctx, q)
 		if err != nil {
-			c.out.frame(protocol.TypeError, f.ID, c.b.wireError(err))
+			c.refuse(f.ID, err)
 			return
 		}
 		c.out.frameWithView(protocol.TypeFetchOK, f.ID, ok, view.Data, view)

@@ -23,6 +23,9 @@ type Reader struct {
 	size  int // of buf once the limit is above HelloLimit
 	limit int
 	big   *[]byte // the pooled buffer of the frame handed out last
+
+	budget  *Budget // of large frames; nil: none
+	charged int64   // held of it
 }
 
 // NewReader reads frames from src through a buffer of size bytes, of which it
@@ -76,6 +79,7 @@ func (r *Reader) release() {
 		putBuffer(r.big)
 		r.big = nil
 	}
+	r.settle()
 	if r.r == r.w {
 		r.r, r.w = 0, 0
 	}
@@ -115,6 +119,9 @@ func (r *Reader) fill(n int) error {
 
 // readBig reads the frame of n bytes, more than the buffer holds, into r.big.
 func (r *Reader) readBig(n int) error {
+	if err := r.charge(min(n, firstBuffer)); err != nil {
+		return err
+	}
 	r.big = getBuffer(min(n, firstBuffer))
 	at := copy(*r.big, r.buf[r.r:r.w])
 	r.r, r.w = 0, 0
@@ -127,6 +134,9 @@ func (r *Reader) readBig(n int) error {
 			if errors.Is(err, io.EOF) {
 				return io.ErrUnexpectedEOF
 			}
+			return err
+		}
+		if err := r.charge(min(n, 4*len(*r.big))); err != nil {
 			return err
 		}
 		grown := getBuffer(min(n, 4*len(*r.big)))
