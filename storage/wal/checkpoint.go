@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"sync"
@@ -36,8 +37,13 @@ func (c *checkpoint) use() uint64 {
 	return c.journal.current()
 }
 
-// checkpointDue starts a checkpoint when the journal has come far enough. t.mu is held.
+// checkpointDue starts a checkpoint when the journal has come far enough, or
+// when so many open files wait for one that closing others would have to sync
+// them one by one. t.mu is held.
 func (t *Tier) checkpointDue() {
+	if len(t.checkpoint.files) > t.config.Files/2 {
+		t.startCheckpoint(math.MaxUint64)
+	}
 	if j := t.checkpoint.journal; j != nil {
 		if use := j.due(); use > 0 {
 			t.startCheckpoint(use)

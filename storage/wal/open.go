@@ -314,8 +314,13 @@ func (r *recovery) full(f *file, tail bool) (uint64, error) {
 			return 0, err
 		}
 	}
-	if err := r.log.tier.settle([]*file{f}); err != nil { // before anyone reads it
-		return 0, err
+	// What is shown to readers is synced first. A mark saves that: it was written
+	// when everything in front of it was durable, here or in the journal, which
+	// has been written back since.
+	if s.synced < s.end || r.found.Class != Clean {
+		if err := t.settle([]*file{f}); err != nil {
+			return 0, err
+		}
 	}
 	r.writeHint(f, s)
 	return s.end, nil
@@ -369,9 +374,12 @@ func (r *recovery) hint(f *file) (*segment.Footer, error) {
 	return footer, nil
 }
 
+// worthHint is the size from which a scan costs more than a file beside it.
+func (t *Tier) worthHint() int64 { return min(128<<10, t.config.SegmentBytes/8) }
+
 // writeHint keeps the outcome of a scan, so that no later start repeats it.
 func (r *recovery) writeHint(f *file, s *scanned) {
-	if s.torn != nil || len(s.damaged) > 0 || !s.header || s.size != s.total {
+	if s.torn != nil || len(s.damaged) > 0 || !s.header || s.size != s.total || s.total < r.log.tier.worthHint() {
 		return
 	}
 	t := r.log.tier

@@ -19,9 +19,9 @@ type scanned struct {
 	time    int64 // largest append time
 	total   int64 // bytes of the file
 	damaged []Damage
-	torn    error // what is wrong behind size, nil when nothing is there
-	header  bool  // the header is whole
-	marks   int64 // bytes of marks at the end of what is good
+	torn    error  // what is wrong behind size, nil when nothing is there
+	header  bool   // the header is whole
+	synced  uint64 // the log was synced up to here when the last of it was written
 }
 
 // scan walks over a file, whole or not, and calls visit with each good batch in
@@ -145,11 +145,10 @@ func (s *scanState) add(at int64, b batch.Batch) {
 	out.time = max(out.time, b.AppendTime())
 	out.size = at + int64(b.Len())
 	out.end = max(out.end, b.End())
+	out.synced = max(out.synced, b.Synced())
 	if b.Control() {
-		out.marks += int64(b.Len())
 		return
 	}
-	out.marks = 0
 	if f.Batches == 0 {
 		f.First, f.FirstTime = b.Base(), b.AppendTime()
 	}
