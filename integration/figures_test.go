@@ -88,16 +88,6 @@ func (b *broker) timed() time.Duration {
 	return time.Since(from)
 }
 
-func (b *broker) dial() *client.Client {
-	b.t.Helper()
-	cl, err := client.Dial(b.t.Context(), []string{b.address()}, client.Config{Name: "figures"})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(cl.Close)
-	return cl
-}
-
 func TestFigureIdleBroker(t *testing.T) {
 	b := startBroker(t, "n1", options{build: &build{}})
 	b.dial() // somebody is connected

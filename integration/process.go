@@ -101,6 +101,13 @@ func (p *process) output() []string {
 	return append([]string(nil), p.lines...)
 }
 
+// printed is how many lines were printed so far.
+func (p *process) printed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.lines)
+}
+
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
