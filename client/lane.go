@@ -63,15 +63,13 @@ const (
 type flight struct {
 	lane    *lane
 	builder *batch.Builder // until it is encoded
-	head    []byte         // of the frame
 	frame   []byte         // the encoded batch: the same bytes at every attempt
-	hdr     protocol.Produce
 	done    []func(Result, error)
 	seq     uint64
 	bytes   int // that it counts for in MaxPending
 	since   time.Time
 
-	writing  bool // the writer has its buffers
+	writing  int  // writers that have its bytes: after a move more than one
 	inflight bool // written, or being written, on this session and not answered
 	doubt    bool // an earlier attempt may have stored it
 	claimed  bool // someone calls its callbacks, or has
@@ -212,14 +210,14 @@ func (l *lane) kick(now time.Time) {
 	}
 }
 
-// take gives the writer of c the next batch, encoded, or nil if none is due.
-// It locks p.mu itself, as wrote, answered and lost do.
-func (l *lane) take(c *conn, now time.Time) *flight {
+// take gives the writer of c the next batch, encoded, with its correlation id
+// and header, or nil if none is due. It locks p.mu itself, as wrote, answered and lost do.
+func (l *lane) take(c *conn, now time.Time) (f *flight, id uint64, h protocol.Produce) {
 	p := l.p
 	p.mu.Lock()
 	if l.conn != c {
 		p.mu.Unlock()
-		return nil // the lane lives on another connection by now
+		return nil, 0, h // the lane lives on another connection by now
 	}
 	l.queued = false
 	for l.sent < len(l.flights) && l.flights[l.sent].claimed {
@@ -227,32 +225,30 @@ func (l *lane) take(c *conn, now time.Time) *flight {
 	}
 	if !l.due(now) {
 		p.mu.Unlock()
-		return nil
+		return nil, 0, h
 	}
 	if l.sent == len(l.flights) {
 		l.seal()
 	}
-	f := l.flights[l.sent]
-	id := produceID(l.handle, l.first+uint32(l.sent))
+	f = l.flights[l.sent]
+	id = produceID(l.handle, l.first+uint32(l.sent))
+	h = protocol.Produce{Handle: l.handle, Epoch: l.epoch}
 	l.sent++
 	l.flying++
 	l.sentAt = now
-	f.inflight, f.writing = true, true
-	f.hdr = protocol.Produce{Handle: l.handle, Epoch: l.epoch}
+	f.inflight = true
+	f.writing++
+	b := f.builder
 	l.kick(now)
 	p.mu.Unlock()
-
-	if f.builder != nil {
-		f.frame = f.encode(p)
+	if b != nil {
+		f.encode(p, b)
 	}
-	f.head = protocol.AppendHead(f.head[:0], protocol.TypeProduce, id, &f.hdr, len(f.frame))
-	return f
+	return f, id, h
 }
 
-// encode makes the bytes of the batch, once.
-func (f *flight) encode(p *Producer) []byte {
-	b := f.builder
-	f.builder = nil
+// encode makes the bytes of the batch, once. Until it is done no answer is accepted.
+func (f *flight) encode(p *Producer, b *batch.Builder) {
 	frame, err := b.AppendTo(f.frame[:0], p.cfg.Compression, batch.Identity{Producer: p.id, Session: p.session, Sequence: f.seq})
 	if err != nil {
 		// The broker refuses the empty batch, and with that its messages fail; the
@@ -261,18 +257,18 @@ func (f *flight) encode(p *Producer) []byte {
 		b.Reset()
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.frame, f.builder = frame, nil
 	if len(p.st.builders) < keepSpare {
 		p.st.builders = append(p.st.builders, b)
 	}
-	p.mu.Unlock()
-	return frame
 }
 
 // wrote says that the writer needs the buffers of f no more.
 func (l *lane) wrote(f *flight) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
-	f.writing = false
+	f.writing--
 	if f.gone {
 		l.p.recycle(f)
 	}
@@ -280,14 +276,14 @@ func (l *lane) wrote(f *flight) {
 
 // recycle keeps a flight that the lane is done with for use again.
 func (p *Producer) recycle(f *flight) {
-	if f.gone = f.writing; f.gone {
+	if f.gone = f.writing > 0; f.gone {
 		return // wrote does it
 	}
 	if len(p.st.spare) >= keepSpare || f.builder != nil {
 		return
 	}
 	clear(f.done)
-	*f = flight{head: f.head[:0], frame: f.frame[:0], done: f.done[:0]}
+	*f = flight{frame: f.frame[:0], done: f.done[:0]}
 	p.st.spare = append(p.st.spare, f)
 }
 
@@ -297,7 +293,7 @@ func (l *lane) answered(c *conn, n uint32, ok *protocol.ProduceOK, refusal *prot
 	p := l.p
 	p.mu.Lock()
 	i := int(int32(n - l.first))
-	if l.conn != c || i < 0 || i >= l.sent || !l.flights[i].inflight {
+	if l.conn != c || i < 0 || i >= l.sent || !l.flights[i].inflight || l.flights[i].builder != nil {
 		p.mu.Unlock()
 		return errors.New("malformed answer: to a produce frame that is not in flight")
 	}

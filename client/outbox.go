@@ -66,6 +66,9 @@ type writer struct {
 	frames  []byte
 	lanes   []*lane
 	flights []*flight
+	heads   []byte // of the flights' frames
+	ends    []int  // where each head ends
+	hdr     protocol.Produce
 	vec     net.Buffers
 }
 
@@ -102,11 +105,14 @@ func (w *writer) take(c *conn) {
 			c.requeue(w.lanes[i:])
 			break
 		}
-		f := l.take(c, now)
+		f, id, h := l.take(c, now)
 		if f == nil {
 			unused++
 			continue
 		}
+		w.hdr = h
+		w.heads = protocol.AppendHead(w.heads, protocol.TypeProduce, id, &w.hdr, len(f.frame))
+		w.ends = append(w.ends, len(w.heads))
 		bytes += len(f.frame)
 		w.flights = append(w.flights, f)
 	}
@@ -132,8 +138,10 @@ func (w *writer) flush(c *conn) error {
 	if len(w.frames) > 0 {
 		w.vec = append(w.vec, w.frames)
 	}
-	for _, f := range w.flights {
-		w.vec = append(w.vec, f.head, f.frame)
+	from := 0
+	for i, f := range w.flights {
+		w.vec = append(w.vec, w.heads[from:w.ends[i]], f.frame)
+		from = w.ends[i]
 	}
 	var err error
 	if len(w.vec) > 0 {
@@ -146,7 +154,7 @@ func (w *writer) flush(c *conn) error {
 		f.lane.wrote(f)
 		w.flights[i] = nil
 	}
-	w.flights = w.flights[:0]
+	w.flights, w.heads, w.ends = w.flights[:0], w.heads[:0], w.ends[:0]
 	c.mu.Lock()
 	c.out.writes++
 	if cap(w.frames) <= 1<<20 {

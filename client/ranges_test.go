@@ -156,6 +156,15 @@ func TestAckBookAgainstABroker(t *testing.T) {
 				}
 				b.resume(cursor)
 			},
+			"": func(t *rapid.T) {
+				for _, r := range b.fresh.r {
+					for o := r.From; o < r.To; o++ {
+						if !b.held.has(o) {
+							t.Fatalf("offset %d is to be reported as received, and is not held", o)
+						}
+					}
+				}
+			},
 		})
 		for o := range uint64(n) {
 			deliver(o)
