@@ -21,6 +21,9 @@ const (
 	directBytes = 256 << 10
 	// journalRetry is how long no space for a journal is taken for granted.
 	journalRetry = 10 * time.Second
+	// marksAtOnce is how many logs of a round get their mark right behind it. Of
+	// larger rounds most logs go on at once; those that rest get it from the sweep.
+	marksAtOnce = 16
 	// headerRoom is what the header of a new file may take in a frame of the journal.
 	headerRoom = 1 << 10
 	// syncsAtOnce is how many files are synced side by side.
@@ -54,6 +57,7 @@ type round struct {
 	tier    *Tier
 	journal *journal
 	logs    []*Log
+	rest    []*Log // of them, those with nothing to write but their mark
 	parts   []part
 	bufs    [][]byte
 	frame   []byte
@@ -91,7 +95,7 @@ func (t *Tier) commitLoop() {
 func (r *round) turn() error {
 	t := r.tier
 	began := time.Now()
-	r.parts, r.bufs = r.parts[:0], r.bufs[:0]
+	r.parts, r.bufs, r.rest = r.parts[:0], r.bufs[:0], r.rest[:0]
 	t.config.At("commit.gather")
 	total := r.gather()
 	if err := r.openFiles(); err != nil {
@@ -138,6 +142,9 @@ func (r *round) gather() (total int) {
 		l.mu.Unlock()
 		if again {
 			r.tier.requeue(l)
+		}
+		if p.size == 0 {
+			r.rest = append(r.rest, l)
 		}
 		if p.to = len(r.bufs); p.size > 0 {
 			total += p.size
@@ -410,6 +417,7 @@ func (r *round) complete() {
 		if t.config.SyncInterval == 0 {
 			l.ends.synced = p.end
 		}
+		l.unmarked = true
 		l.notify()
 		l.mu.Unlock()
 		t.release(int64(done))
@@ -420,14 +428,23 @@ func (r *round) complete() {
 // tails, and the work beside the loop that is due.
 func (r *round) after() error {
 	t := r.tier
+	few := len(r.parts) <= marksAtOnce
 	for i := range r.parts {
 		p := &r.parts[i]
-		if err := r.mark(p); err != nil {
-			return err
+		if few {
+			if err := r.mark(p.log); err != nil {
+				return err
+			}
 		}
 		t.touch(p.log)
 		*p = part{}
 	}
+	for _, l := range r.rest {
+		if err := r.mark(l); err != nil {
+			return err
+		}
+	}
+	clear(r.rest)
 	clear(r.bufs)
 	t.makeRoom()
 	if r.journal == nil {
@@ -452,24 +469,24 @@ func (r *round) after() error {
 // mark writes "synced up to n" behind the last batch of a log that has nothing
 // more to write (R10), so that a last batch gone bad is not taken for a torn
 // one. The mark is not synced, and the next batch of the file takes its place.
-func (r *round) mark(p *part) error {
-	if r.tier.config.SyncInterval != 0 {
-		return nil
-	}
-	l := p.log
+func (r *round) mark(l *Log) error {
 	l.mu.Lock()
-	more, last := l.tail.more(), l.ends.lastTime
+	f, wanted := l.files.current, l.unmarked && !l.tail.more() && r.tier.config.SyncInterval == 0
+	end, last := l.ends.committed, l.ends.lastTime
+	if wanted = wanted && f != nil && f.size > 0; wanted {
+		l.unmarked = false
+	}
 	l.mu.Unlock()
-	if more {
+	if !wanted {
 		return nil
 	}
-	h, err := r.tier.cache.acquire(&p.file.handle, disk.Write)
+	h, err := r.tier.cache.acquire(&f.handle, disk.Write)
 	if err != nil {
 		return fmt.Errorf("open segment: %w", err)
 	}
-	r.markBuf = batch.AppendMark(r.markBuf[:0], p.file.epoch, p.end, last)
-	_, err = h.WriteAt(r.markBuf, p.pos+int64(p.size))
-	r.tier.cache.release(&p.file.handle, true)
+	r.markBuf = batch.AppendMark(r.markBuf[:0], f.epoch, end, last)
+	_, err = h.WriteAt(r.markBuf, f.size)
+	r.tier.cache.release(&f.handle, true)
 	if isNoSpace(err) {
 		return nil // a mark that is missing costs nothing but the proof
 	}

@@ -95,7 +95,12 @@ func (t *Tier) sweep() {
 		for !used && l.tail.drop(true) {
 		}
 		empty := len(l.tail.chunks) == 0
+		mark := !used && l.unmarked && !l.queued && !l.door.closed && t.config.SyncInterval == 0
+		l.queued = l.queued || mark
 		l.mu.Unlock()
+		if mark {
+			t.enqueue(l)
+		}
 		if empty {
 			t.mu.Lock()
 			l.idle.unlink()

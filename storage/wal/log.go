@@ -51,6 +51,7 @@ type Log struct {
 	extents   extents
 	queued    bool // the commit loop knows that something is pending
 	used      bool // appended to since the last sweep
+	unmarked  bool // no mark stands behind its last batch
 	cuts      []uint64
 	watchers  []chan<- struct{}
 	idle      lruLink // place among the logs with a tail; guarded by the tier's lock
