@@ -282,15 +282,14 @@ func TestRefusedAfterDoubtIsUnknown(t *testing.T) {
 // was told as not stored is never sent, and the next message goes on behind it.
 func TestSendTimeoutInFlight(t *testing.T) {
 	f := newFake(t)
-	f.hello.Window = 1
 	part := f.topic("/default/a", 1).parts[0]
-	late := make(chan func(), 1)
+	late := make(chan func(), quickFlying)
 	n := 0
 	f.intercept(func(c *fakeConn, fr protocol.Frame) bool {
 		if fr.Type != protocol.TypeProduce {
 			return false
 		}
-		if n++; n > 1 {
+		if n++; n > quickFlying {
 			return false
 		}
 		ok, _ := c.store(fr)
@@ -298,32 +297,48 @@ func TestSendTimeoutInFlight(t *testing.T) {
 		late <- func() { c.send(protocol.TypeProduceOK, id, ok, nil) }
 		return true
 	})
-	p := producer(t, f.dial(Config{}), "a", ProducerConfig{SendTimeout: 100 * time.Millisecond})
+	p := producer(t, f.dial(Config{}), "a", ProducerConfig{SendTimeout: 300 * time.Millisecond})
 	var slow, behind outcomes
-	if err := p.SendAsync(t.Context(), text("slow"), slow.add); err != nil {
-		t.Fatal(err)
+	var want []string
+	for i := range quickFlying { // as many as go out without company
+		if err := p.SendAsync(t.Context(), text("slow"), slow.add); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, "slow")
+		eventually(t, "it arrives", func() bool {
+			if len(late) > i {
+				return true
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.st.lanes[0].kick(time.Now()) // quickPause is over
+			return false
+		})
 	}
-	answer := <-late
 	for range 3 {
 		if err := p.SendAsync(t.Context(), text("behind"), behind.add); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := p.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "all are told", func() bool { return slow.failures()+behind.failures() == quickFlying+3 })
 	if _, is := errors.AsType[*UnknownError](slow.errs[0]); !is || !errors.Is(slow.errs[0], ErrTimeout) {
 		t.Errorf("in flight: %v", slow.errs)
 	}
 	if _, is := errors.AsType[*UnknownError](behind.errs[0]); is || len(behind.errs) != 3 || !errors.Is(behind.errs[0], ErrTimeout) {
 		t.Errorf("behind it: %v", behind.errs)
 	}
-	answer()
-	if res, err := p.Send(t.Context(), text("next")); err != nil || res.Offset != 1 {
-		t.Errorf("the next: %+v, %v", res, err)
+	var next outcomes
+	if err := p.SendAsync(t.Context(), text("next"), next.add); err != nil {
+		t.Fatal(err)
 	}
-	if got := part.payloads(); !slices.Equal(got, []string{"slow", "next"}) {
-		t.Errorf("stored %q", got)
+	for range quickFlying {
+		(<-late)()
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := part.payloads(); !slices.Equal(got, append(want, "next")) || !slices.Equal(next.offsets(), []uint64{quickFlying}) {
+		t.Errorf("stored %q, the next at %d, %v", got, next.offsets(), next.errs)
 	}
 }
 

@@ -38,6 +38,12 @@ func (o *outcomes) offsets() (all []uint64) {
 	return all
 }
 
+func (o *outcomes) failures() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.errs)
+}
+
 // numbers are n different payloads.
 func numbers(from, to int) (all []string) {
 	for i := from; i < to; i++ {
