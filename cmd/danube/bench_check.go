@@ -93,12 +93,17 @@ func (a *app) readBack(ctx context.Context, cl *client.Client, run uint64, lanes
 			return 0, err
 		}
 	}
-	for stream, n := range want {
+	c.complete(want)
+	return c.errors, nil
+}
+
+// complete judges whether of every stream as many messages came as were acknowledged.
+func (c *checker) complete(acked map[uint32]uint64) {
+	for stream, n := range acked {
 		if got := c.count[stream]; got != n {
 			c.findf("stream %d: %d messages acknowledged, %d read back", stream, n, got)
 		}
 	}
-	return c.errors, nil
 }
 
 // partition reads one partition from an offset to its end.

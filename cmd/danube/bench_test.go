@@ -72,6 +72,11 @@ func TestCheckerSeesWhatIsWrong(t *testing.T) {
 		if check.errors != c.errors || check.count[0] != c.count {
 			t.Errorf("%s: %d errors and %d messages, want %d and %d", name, check.errors, check.count[0], c.errors, c.count)
 		}
+		before := check.errors
+		check.complete(map[uint32]uint64{0: 10})
+		if lacks := check.errors > before; lacks != (c.count != 10) {
+			t.Errorf("%s: 10 acknowledged, %d read back: an error is %v", name, c.count, lacks)
+		}
 	}
 }
 

@@ -208,3 +208,16 @@ func TestPacerKeepsTheRate(t *testing.T) {
 		t.Errorf("the first is due at once: %v", err)
 	}
 }
+
+// TestNothingIsSentAfterTheStop: a line that a slow input yields later is not in the account, so it must not be sent.
+func TestNothingIsSentAfterTheStop(t *testing.T) {
+	s, p := newShell(), &press{}
+	sending := newSender(s.app, p.outlet(), false)
+	empty := &input{close: func() {}, next: func() ([]byte, uint64, error) { return nil, 0, io.EOF }}
+	if err := sending.run(t.Context(), empty, 0); err != nil {
+		t.Fatal(err)
+	}
+	if sending.send(t.Context(), []byte("late"), 1) || sending.refuse(2, io.ErrShortBuffer) || len(p.got) > 0 || sending.sent > 0 {
+		t.Errorf("sent %q after the account was closed", p.got)
+	}
+}
