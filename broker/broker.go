@@ -96,6 +96,9 @@ func (b *Broker) open(ctx context.Context) error {
 	if err := makeDir(b.cfg.DataDir); err != nil {
 		return err
 	}
+	if err := b.inspectMeta(); err != nil {
+		return err
+	}
 	if err := b.openStore(ctx); err != nil {
 		return err
 	}
@@ -150,13 +153,28 @@ func bootID() string {
 	return string(id)
 }
 
+func (b *Broker) metaDir() string { return filepath.Join(b.cfg.DataDir, "meta") }
+
+// inspectMeta finds damaged metadata before recovery changes anything of the
+// log: the data directory is left for `cluster rebuild` as it was found.
+func (b *Broker) inspectMeta() error {
+	data, err := storage.HasData(b.cfg.FS, b.cfg.DataDir)
+	if err != nil {
+		return fmt.Errorf("look for segments: %w", err)
+	}
+	if err := meta.Inspect(b.metaDir(), data); err != nil && !errors.Is(err, meta.ErrInUse) { // the lock of the store names who uses it
+		return fmt.Errorf("open metadata: %w", err)
+	}
+	return nil
+}
+
 func (b *Broker) openMeta(ctx context.Context) error {
 	data, err := b.store.Partitions()
 	if err != nil {
 		return err
 	}
 	b.meta, err = meta.Open(ctx, meta.Config{
-		Dir: filepath.Join(b.cfg.DataDir, "meta"), Store: state.StoreID(b.store.ID()), Bootstrapped: len(data) > 0,
+		Dir: b.metaDir(), Store: state.StoreID(b.store.ID()), Bootstrapped: len(data) > 0,
 		ElectionTimeout: b.cfg.Election, Logger: b.log, Registerer: b.cfg.Metrics, Now: b.cfg.Now,
 	})
 	if err != nil {

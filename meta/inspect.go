@@ -36,6 +36,13 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 // can be committed, so without one there is nothing to lose; a larger file is refused all the same.
 const halfMade = 1 << 20
 
+// Inspect judges the metadata in dir as Open will, and changes nothing: so that a broker finds damage before it touches
+// anything else of its data directory. bootstrapped is [Config].Bootstrapped. Errors: *DamagedError, ErrInUse.
+func Inspect(dir string, bootstrapped bool) error {
+	_, err := inspect(dir, bootstrapped)
+	return err
+}
+
 // inspect looks at a metadata directory before anything opens it for writing, because the database would make a new
 // one of an emptied file, Raft would pass over a bad snapshot to an older one, and both panic over bad pages. It
 // changes nothing. first says that the directory never had a cluster.

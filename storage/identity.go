@@ -119,6 +119,14 @@ func searchIdentity(fsys disk.FS, dir string) (id [16]byte, data bool, err error
 	return id, data, err
 }
 
+// HasData reports whether there are segment files below the data directory. It
+// needs no open store and changes nothing.
+func HasData(fsys disk.FS, dir string) (bool, error) {
+	found := false
+	err := walkSegments(fsys, dir, func(string) error { found = true; return nil })
+	return found, err
+}
+
 // walkSegments calls visit with the name of every segment file below dir.
 func walkSegments(fsys disk.FS, dir string, visit func(name string) error) error {
 	root := path.Join(dir, "wal")
