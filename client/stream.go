@@ -216,12 +216,13 @@ func (s *stream) give(n int) {
 }
 
 // owe sees to it that what the broker is to know is sent: at once when it is
-// much, else within ackPause.
+// much, and when the message handed out was delivered before, so that one that
+// kills whoever gets it is counted; else within ackPause.
 func (s *stream) owe() {
 	if !s.k.reliable || s.conn == nil {
 		return
 	}
-	if p := int(s.book.pending.n); p > 0 && p >= s.bunch() {
+	if p := int(s.book.pending.n); p > 0 && p >= s.bunch() || s.cur.attempt > 1 && s.book.fresh.n > 0 {
 		s.settle()
 		return
 	}
