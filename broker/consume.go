@@ -224,18 +224,14 @@ func (c *conn) closeConsumer(_ context.Context, q *protocol.Handle) (protocol.He
 	return nil, nil
 }
 
-// seek moves the subscription of a consumer.
+// seek moves the subscription of a consumer on its partition; the others stay where they are.
 func (c *conn) seek(ctx context.Context, q *protocol.Seek) (protocol.Header, error) {
 	cons := c.consumer(q.Handle)
 	if cons == nil || cons.sub == nil {
 		return nil, protocol.Errorf(protocol.CodeBadHandle, "seek: no consumer %d of a reliable topic on this connection", q.Handle)
 	}
 	s := cons.sub
-	n := -1
-	if q.To.Kind == protocol.AtOffset {
-		n = int(s.part.key.n)
-	}
-	if err := c.b.resetSubscription(ctx, s.part.key.topic, s.name, n, q.To); err != nil {
+	if err := c.b.resetSubscription(ctx, s.part.key.topic, s.name, int(s.part.key.n), q.To); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
