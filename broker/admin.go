@@ -239,6 +239,7 @@ func (b *Broker) adminTopicVerify(ctx context.Context, q *protocol.TopicArgs) (a
 		err = p.log.Verify(func(d storage.Damage) {
 			v.Findings = append(v.Findings, protocol.VerifyFinding{From: d.From, To: d.To, Tier: "hot", File: d.File, At: d.At, What: d.Err.Error()})
 			v.Messages -= d.To - d.From
+			p.sawDamage(d)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("verify %s: %w", p.name(), err)

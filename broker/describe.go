@@ -111,7 +111,7 @@ func (b *Broker) describePartition(view *state.View, t *state.Topic, m *state.Pa
 	for i := range m.Ranges {
 		d.Ranges = append(d.Ranges, describeRange(view, &m.Ranges[i], d.NextOffset))
 	}
-	for _, x := range p.damaged {
+	for _, x := range p.damaged.all() {
 		d.Ranges = append(d.Ranges, protocol.RangeDescription{
 			Epoch: m.Epoch, Start: x.From, End: x.To, Status: "DAMAGED", Stores: []string{d.Owner},
 			Detail: fmt.Sprintf("%s at byte %d: %v", x.File, x.At, x.Err),

@@ -81,6 +81,7 @@ func (b *Broker) fetch(ctx context.Context, q *protocol.Fetch) (*protocol.FetchO
 func (b *Broker) fetchGap(p *partition, ok *protocol.FetchOK, err error) (*protocol.FetchOK, storage.View, error) {
 	var gap *storage.Gap
 	if damaged, is := errors.AsType[*storage.Damage](err); is {
+		p.sawDamage(*damaged)
 		ok.Next, ok.GapStatus = damaged.To, "damaged"
 		return ok, noView, nil
 	}

@@ -131,6 +131,7 @@ func (l *loop) readFailed(step dispatch.Step, err error) {
 	case errors.As(err, &gap):
 		l.gap(step, gap.From, gap.To)
 	case errors.As(err, &damaged):
+		l.s.part.sawDamage(*damaged)
 		l.orphaned(step, damaged.From, damaged.To, "damaged", err)
 	case errors.Is(err, storage.ErrClosed):
 		l.s.close(errShuttingDown)

@@ -183,7 +183,7 @@ func (b *Broker) begin(view *state.View, r recovered) error {
 		return protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", id)
 	}
 	part := &partition{
-		b: b, key: partitionKey{id, n}, topic: t.Name, settings: t.Settings, epoch: p.Epoch, log: log, damaged: r.what.Damaged, block: minBlock,
+		b: b, key: partitionKey{id, n}, topic: t.Name, settings: t.Settings, epoch: p.Epoch, log: log, damaged: damages{list: r.what.Damaged}, block: minBlock,
 		subs: map[string]*subscription{}, producers: map[*producer]struct{}{},
 	}
 	if log == nil {

@@ -29,7 +29,7 @@ type partition struct {
 	epoch    uint64
 	log      *storage.Log // nil for a non-reliable topic
 	live     *fanout      // of a non-reliable topic
-	damaged  []storage.Damage
+	damaged  damages
 	extendAt atomic.Uint64
 	block    uint64 // offsets per extension of the ceiling; guarded by the ceiling keeper
 
