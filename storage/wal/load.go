@@ -132,7 +132,7 @@ func (r *Reader) step(s source, at int64, bad error) error {
 		if err != nil {
 			return fmt.Errorf("read %s: %w", f.handle.name, err)
 		}
-		if x.Kind != segment.Whole || x.Batch.Control() {
+		if x.Kind != segment.Whole || x.Batch.Control() || r.fits(x.Batch, s) != nil {
 			continue
 		}
 		if x.From <= r.next {

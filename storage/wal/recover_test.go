@@ -255,6 +255,26 @@ func TestRecover(t *testing.T) {
 				im.write(im.last(), append(im.read(im.last()), "twenty bytes of junk"...))
 			}, class: Torn, end: 12,
 		},
+		"an unfinished write with a whole batch in it": {
+			damage: func(im *image) {
+				x := (&sender{producer: 6, session: 1}).batch(im.t, 1, 30)
+				x.Stamp(batch.Stamp{Base: 13, Epoch: 1, AppendTime: 1, Synced: 12})
+				im.write(im.last(), append(append(im.read(im.last()), make([]byte, 40)...), x...))
+			}, class: Torn, end: 12,
+		},
+		"batch of another epoch in a closed file": {
+			damage: func(im *image) {
+				raw := im.read(im.files[0])
+				_, at, err := segment.ParseHeader(raw)
+				if err != nil {
+					im.t.Fatal(err)
+				}
+				x := batch.Batch(raw[at+batch.Batch(raw[at:]).Len():])
+				x = x[:x.Len()]
+				x.Stamp(batch.Stamp{Base: x.Base(), Epoch: 9, AppendTime: x.AppendTime(), Synced: x.Synced()})
+				im.write(im.files[0], raw)
+			}, missing: "one", end: 12,
+		},
 		"zeros behind the last batch": {
 			damage: func(im *image) { im.write(im.last(), append(im.read(im.last()), make([]byte, 5000)...)) }, class: Torn, end: 12,
 		},
