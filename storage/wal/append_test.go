@@ -335,3 +335,45 @@ func TestDeletedPartitionStaysGone(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestVerifyLooksIntoTheFiles: a byte gone bad in a file is found although
+// readers are still served from memory, and is named with its offset.
+func TestVerifyLooksIntoTheFiles(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MemoryBytes = 64 << 20; c.SegmentBytes = 2 << 10 })
+	r.mustPut(30, 200)
+	var found []Damage
+	verify := func() {
+		t.Helper()
+		found = nil
+		if err := r.log.Verify(func(d Damage) { found = append(found, d) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if verify(); len(found) > 0 {
+		t.Fatalf("a whole log: %v", found)
+	}
+	victim := r.log.files.list[1]
+	f, err := r.fsys.Open(victim.handle.name, disk.Write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, 400); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 1
+	if _, err := f.WriteAt(b, 400); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	verify()
+	if len(found) != 1 || found[0].To != found[0].From+1 || found[0].File != victim.handle.name || found[0].From < victim.base {
+		t.Fatalf("found %v", found)
+	}
+	if got := len(readAll(t, r.log, 0)); got != 30 {
+		t.Fatalf("memory served %d messages", got)
+	}
+	r.close()
+}

@@ -418,6 +418,9 @@ func TestSequenceIsForgottenWithItsMessage(t *testing.T) {
 		t.Fatalf("retry: %+v, %v", q, err)
 	}
 	wantErr(t, p.Wait(), ErrFull) // the first attempt was cut off, whatever stands there now
+	if done, err := p.Done(); !done || !errors.Is(err, ErrFull) {
+		t.Fatalf("the first attempt: done %v, %v", done, err)
+	}
 	if d, err := r.log.Append(x); err != nil || !d.Duplicate || d.Base != 1 {
 		t.Fatalf("second retry: %+v, %v", d, err)
 	}

@@ -136,3 +136,53 @@ func BenchmarkManyFiles(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkSustained is how many bytes a second go through: segments of 64 MiB
+// that grow, synced with each MiB or once each; and rounds that go to the
+// journal, synced, and to a segment, not synced until it is full.
+func BenchmarkSustained(b *testing.B) {
+	const segmentBytes = 64 << 20
+	for name, test := range map[string]struct {
+		round   int
+		journal bool
+		every   int64 // bytes between two syncs of the segment
+	}{
+		"segment/sync-each-MiB":   {1 << 20, false, 1 << 20},
+		"segment/sync-each-64MiB": {1 << 20, false, segmentBytes},
+		"journal+segment/64KiB":   {64 << 10, true, segmentBytes},
+		"journal+segment/1024KiB": {1 << 20, true, segmentBytes},
+	} {
+		b.Run(name, func(b *testing.B) {
+			dir := b.TempDir()
+			round := make([]byte, test.round)
+			journal := open(b, path.Join(dir, "journal"))
+			if test.journal {
+				fill(b, journal, 128<<20)
+			}
+			var f disk.File
+			at, lap, n := int64(segmentBytes), int64(0), 0
+			must := func(_ int, err error) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.SetBytes(int64(len(round)))
+			for b.Loop() {
+				if at == segmentBytes {
+					f, at, n = open(b, path.Join(dir, fmt.Sprint(n%8))), 0, n+1
+					must(0, f.Truncate(0))
+				}
+				must(f.WriteAt(round, at))
+				at += int64(len(round))
+				if test.journal {
+					must(journal.WriteAt(round, lap))
+					must(0, journal.Datasync())
+					lap = (lap + int64(len(round))) % (128 << 20)
+				}
+				if at%test.every == 0 {
+					must(0, f.Datasync())
+				}
+			}
+		})
+	}
+}

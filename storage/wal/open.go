@@ -53,7 +53,7 @@ const jointsChecked = 512
 
 // Log opens a partition: it finds its files, judges what an unclean stop left
 // (R10), cuts off a torn tail and syncs what remains. A partition is opened once
-// in the life of a tier; the same Log is returned again, with an empty Found.
+// in the life of a tier, or again after [Tier.Delete].
 func (t *Tier) Log(ctx context.Context, o Opening) (*Log, Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, Found{}, err

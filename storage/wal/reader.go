@@ -75,6 +75,8 @@ type Reader struct {
 	size int    // of the next read
 	buf  *chunk // whole checked batches that were read ahead, from off on
 	off  int
+
+	cold bool // passes the memory by, to see what is in the files
 }
 
 // Reader returns a reader whose first batch is the one that holds from.
@@ -154,7 +156,7 @@ func (l *Log) source(r *Reader) (source, error) {
 	case r.next >= l.ends.committed:
 		return source{}, ErrEnd
 	}
-	if c := l.tail.find(r.next); c != nil && c.committed > 0 {
+	if c := l.tail.find(r.next); c != nil && c.committed > 0 && !r.cold {
 		s := source{chunk: c, data: c.buf[:c.committed:c.committed]}
 		if c.serial == r.serial {
 			s.pos = r.pos

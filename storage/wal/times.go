@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/segment"
 )
 
@@ -131,34 +132,62 @@ func (l *Log) Bytes() (files int, bytes int64) {
 	return len(l.files.list), bytes
 }
 
-// Verify walks over every byte of the log's files and tells what is wrong, in
-// the order of offsets: what is damaged, missing, or does not belong there.
+// Verify walks over every message of the log, in its files and then in memory,
+// and reports in the order of offsets what is damaged or missing.
 func (l *Log) Verify(report func(Damage)) error {
 	l.mu.Lock()
-	start, end := l.ends.start, l.ends.committed
+	start, end, warm := l.ends.start, l.ends.committed, l.ends.committed
+	if len(l.tail.chunks) > 0 {
+		warm = min(warm, l.tail.chunks[0].base)
+	}
 	known := slices.Clone(l.extents)
 	l.mu.Unlock()
-	for _, x := range known {
-		at, stop := max(x.Start, start), min(x.End, end)
-		r := l.Reader(at)
-		for r.Offset() < stop {
-			v, err := r.Next(maxRead)
-			if err == nil {
-				v.Release()
-				continue
-			}
-			d, ok := errors.AsType[*Damage](err)
-			if !ok {
-				r.Close()
-				if errors.Is(err, ErrEnd) {
-					break
-				}
+	for _, cold := range []bool{true, false} {
+		from := start
+		if !cold {
+			from = max(start, warm)
+		}
+		for _, x := range known {
+			if err := l.verify(max(x.Start, from), min(x.End, end), cold, report); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// verify walks over [at, stop), which one epoch gave.
+func (l *Log) verify(at, stop uint64, cold bool, report func(Damage)) error {
+	r := l.Reader(at)
+	r.cold = cold
+	defer r.Close()
+	for r.Offset() < stop {
+		at := r.Offset()
+		v, err := r.Next(maxRead)
+		if err == nil {
+			for rest := v.Data; len(rest) > 0 && err == nil; {
+				var b batch.Batch
+				if b, err = batch.Check(rest, limits); err != nil {
+					report(Damage{From: at, To: v.End, File: "memory", Err: err})
+				}
+				rest = rest[len(b):]
+			}
+			v.Release()
+			continue
+		}
+		d, damaged := errors.AsType[*Damage](err)
+		trimmed, gone := errors.AsType[*Trimmed](err)
+		switch {
+		case damaged:
 			report(*d)
 			r.Seek(d.To)
+		case gone: // while this was walking
+			r.Seek(trimmed.LogStart)
+		case errors.Is(err, ErrEnd):
+			return nil
+		default:
+			return err
 		}
-		r.Close()
 	}
 	return nil
 }
