@@ -220,7 +220,7 @@ func TestIdlePartitionsGiveTheirMemoryBack(t *testing.T) {
 		}
 		r.tier.mu.Lock()
 		left := len(r.tier.checkpoint.files)
-		armed := r.tier.armed
+		armed := r.tier.rest.armed
 		r.tier.mu.Unlock()
 		if left != 0 || armed {
 			t.Fatalf("at rest %d files are not synced, timer armed: %v", left, armed)

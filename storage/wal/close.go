@@ -20,7 +20,7 @@ func (t *Tier) Close() error {
 	for _, l := range t.logs {
 		logs = append(logs, l)
 	}
-	t.timer.Stop()
+	t.rest.timer.Stop()
 	t.wake.Broadcast()
 	t.mu.Unlock()
 	for _, l := range logs {

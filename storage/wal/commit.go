@@ -73,14 +73,14 @@ func (t *Tier) commitLoop() {
 	r := &t.round
 	for {
 		t.mu.Lock()
-		if len(t.queue) == 0 || t.err != nil {
-			t.committing = false
+		if len(t.commits.queue) == 0 || t.err != nil {
+			t.commits.running = false
 			t.mu.Unlock()
 			return
 		}
-		n := min(len(t.queue), max(t.config.Files/2, 1))
-		r.logs = append(r.logs[:0], t.queue[:n]...)
-		t.queue = slices.Delete(t.queue, 0, n)
+		n := min(len(t.commits.queue), max(t.config.Files/2, 1))
+		r.logs = append(r.logs[:0], t.commits.queue[:n]...)
+		t.commits.queue = slices.Delete(t.commits.queue, 0, n)
 		t.mu.Unlock()
 		if err := r.turn(); err != nil {
 			t.poison(err)
@@ -166,7 +166,7 @@ func (t *Tier) largestFrame() int64 {
 
 func (t *Tier) requeue(l *Log) {
 	t.mu.Lock()
-	t.queue = append(t.queue, l)
+	t.commits.queue = append(t.commits.queue, l)
 	t.mu.Unlock()
 }
 

@@ -111,7 +111,7 @@ func TestFigureTenThousandPartitions(t *testing.T) {
 		within(t, "recovery after "+what, began, 8*time.Second)
 		return tier
 	}
-	tier.timer.Stop()
+	tier.rest.timer.Stop()
 	tier = restart("a kill")
 	began = time.Now()
 	if err := tier.Close(); err != nil {
@@ -154,7 +154,7 @@ func TestFigureStartDoesNotGrowWithTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, "write 2 GiB", began, 4*time.Second)
-	tier.timer.Stop()
+	tier.rest.timer.Stop()
 	began = time.Now()
 	again, err := Open(t.Context(), Config{FS: disk.OS(), Dir: dir})
 	if err != nil {

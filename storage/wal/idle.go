@@ -14,7 +14,7 @@ const sweepEvery = 5 * time.Second
 func (t *Tier) touch(l *Log) {
 	t.mu.Lock()
 	l.idle.owner = l
-	t.idle.push(&l.idle)
+	t.rest.logs.push(&l.idle)
 	t.mu.Unlock()
 }
 
@@ -24,13 +24,13 @@ func (t *Tier) touch(l *Log) {
 func (t *Tier) makeRoom() {
 	for t.memory.over() {
 		t.mu.Lock()
-		link := t.idle.next
-		if link == &t.idle {
+		link := t.rest.logs.next
+		if link == &t.rest.logs {
 			t.mu.Unlock()
 			return
 		}
 		l := link.owner.(*Log)
-		last := link.next == &t.idle
+		last := link.next == &t.rest.logs
 		if !last {
 			link.unlink()
 		}
@@ -64,16 +64,16 @@ func (t *Tier) armSweep() {
 	if t.config.SyncInterval > 0 {
 		every = min(every, t.config.SyncInterval)
 	}
-	if !t.armed && !t.closed && t.err == nil {
-		t.armed = true
-		t.timer.Reset(every)
+	if !t.rest.armed && !t.closed && t.err == nil {
+		t.rest.armed = true
+		t.rest.timer.Reset(every)
 	}
 }
 
 // sweep runs on the timer. It arms itself again while there is anything to do.
 func (t *Tier) sweep() {
 	t.mu.Lock()
-	t.armed = false
+	t.rest.armed = false
 	if t.closed || t.err != nil {
 		t.mu.Unlock()
 		return
@@ -83,7 +83,7 @@ func (t *Tier) sweep() {
 	}
 	t.checkpoint.swept = true
 	var rest []*Log
-	for link := t.idle.next; link != &t.idle; link = link.next {
+	for link := t.rest.logs.next; link != &t.rest.logs; link = link.next {
 		rest = append(rest, link.owner.(*Log))
 	}
 	t.mu.Unlock()

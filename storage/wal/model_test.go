@@ -319,14 +319,23 @@ func (w *world) mustRestart() {
 	case w.rng.IntN(3) == 0:
 		err := w.tier.Close() // the machine may fail in the midst of it
 		switch {
-		case err == nil:
+		case err == nil && w.failed() == nil:
+			w.boot()
+			return
+		case err == nil: // it had done all that matters
+			w.recoverDisk()
 			w.boot()
 			return
 		case w.failed() == nil:
 			w.t.Fatalf("close: %v", err)
 		}
 	default:
-		w.next = fail(w.fsys, w.rng.IntN(2) == 0)
+		power := w.rng.IntN(2) == 0
+		w.mu.Lock()
+		if w.next == nil { // it may have failed by itself just now
+			w.next = fail(w.fsys, power)
+		}
+		w.mu.Unlock()
 	}
 	w.restart()
 }

@@ -154,15 +154,19 @@ func (t *Tier) replay(ctx context.Context) error {
 // when there is none. Between two laps numbers are missing, because frames were
 // overwritten; and at the head those of a write that a power loss cut short.
 // But a round begins only when the one before is synced: what is missing in
-// front of two rounds of its own lap has gone bad.
+// front of two rounds of the newest lap has gone bad.
 func lostFrame(frames []frame) uint64 {
 	rounds := 0 // behind the place looked at
+	head := int64(0)
+	if n := len(frames); n > 0 {
+		head = frames[n-1].data // what lies above is of laps before, and being overwritten
+	}
 	for i := len(frames) - 1; i > 0; i-- {
 		if frames[i].entries[0].kind == entryData {
 			rounds++
 		}
 		gap := frames[i].number != frames[i-1].number+1
-		if gap && frames[i].data > frames[i-1].data && rounds > 1 {
+		if gap && frames[i].data > frames[i-1].data && frames[i].data <= head && rounds > 1 {
 			return frames[i].number - 1
 		}
 	}

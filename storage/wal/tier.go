@@ -90,23 +90,34 @@ type Tier struct {
 	space   space
 	failed  chan struct{}
 	work    sync.WaitGroup // commit loop, checkpoint, journal growth
-	loop    func()         // commitLoop, made once: starting it allocates nothing
 	round   round          // of the commit loop
 
 	journalMu sync.Mutex // held while a frame is placed and written
 
+	pending atomic.Int64
+
 	mu         sync.Mutex // guards what follows; taken after a log's lock, never before
 	wake       sync.Cond  // pending has shrunk, or the tier failed
 	logs       map[ID]*Log
-	queue      []*Log // have something that no round has taken
-	committing bool
+	commits    commits
+	checkpoint checkpoint
+	rest       rest
 	err        error // what poisoned the tier (R20)
 	closed     bool
-	checkpoint checkpoint
-	timer      *time.Timer // for sweep
-	armed      bool
-	idle       lruLink // logs with a tail, the longest idle first
-	pending    atomic.Int64
+}
+
+// commits are what the commit loop has before it.
+type commits struct {
+	queue   []*Log // have something that no round has taken
+	running bool
+	loop    func() // commitLoop, made once: starting it allocates nothing
+}
+
+// rest is what the sweep looks at.
+type rest struct {
+	timer *time.Timer
+	armed bool
+	logs  lruLink // with a tail, the longest idle first
 }
 
 // Open prepares the log of a data directory: after an unclean stop it first
@@ -120,12 +131,12 @@ func Open(ctx context.Context, config Config) (*Tier, error) {
 	t.memory = &memory{limit: config.MemoryBytes}
 	t.cache = &cache{fs: config.FS, limit: config.Files}
 	t.cache.ring.init()
-	t.idle.init()
+	t.rest.logs.init()
 	t.wake.L = &t.mu
-	t.loop = t.commitLoop
+	t.commits.loop = t.commitLoop
 	t.round = round{tier: t, zeros: make([]byte, journalBlock)}
-	t.timer = time.AfterFunc(time.Hour, t.sweep)
-	t.timer.Stop()
+	t.rest.timer = time.AfterFunc(time.Hour, t.sweep)
+	t.rest.timer.Stop()
 	t.checkpoint.files = make(map[*file]struct{})
 	t.space.init(t)
 	if t.metrics, err = newMetrics(config.Metrics, t); err != nil {
@@ -206,11 +217,11 @@ func (t *Tier) release(bytes int64) {
 func (t *Tier) enqueue(l *Log) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.queue = append(t.queue, l)
-	if !t.committing {
-		t.committing = true
+	t.commits.queue = append(t.commits.queue, l)
+	if !t.commits.running {
+		t.commits.running = true
 		t.work.Add(1)
-		go t.loop()
+		go t.commits.loop()
 	}
 }
 
