@@ -6,10 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"net"
+
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -113,12 +115,16 @@ func (b *bench) startServers(ctx context.Context) error {
 	if b.danube == "" {
 		return nil
 	}
-	client, http := freePort(), freePort()
-	b.brokerAddr = net.JoinHostPort("127.0.0.1", client)
-	b.broker, _, err = startServer(ctx, "danube", "ready ", b.danube, "standalone", "--data-dir", filepath.Join(b.work, "danube"),
-		"--host", "127.0.0.1", "--client-port", client, "--http-port", http)
+	var ready string
+	b.broker, ready, err = startServer(ctx, "danube", "ready ", b.danube, "standalone", "--data-dir", filepath.Join(b.work, "danube"),
+		"--host", "127.0.0.1", "--client-port", "0", "--http-port", "0")
 	if err != nil {
 		return err
+	}
+	for _, field := range strings.Fields(ready) {
+		if address, ok := strings.CutPrefix(field, "clients="); ok {
+			b.brokerAddr = address
+		}
 	}
 	b.servers = append(b.servers, b.broker)
 	return nil

@@ -28,7 +28,6 @@ type server struct {
 // startServer starts a server and waits until a line of its output says that it is ready.
 func startServer(ctx context.Context, name, ready string, argv ...string) (*server, string, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, in, err := os.Pipe()
 	if err != nil {
 		return nil, "", fmt.Errorf("make pipe: %w", err)
@@ -44,8 +43,15 @@ func startServer(ctx context.Context, name, ready string, argv ...string) (*serv
 		defer close(lines)
 		defer out.Close()
 		sent := false
+		said := ""
+		defer func() {
+			if !sent && said != "" {
+				fmt.Fprintf(os.Stderr, "%s said last: %s\n", name, said)
+			}
+		}()
 		for scanner := bufio.NewScanner(out); scanner.Scan(); {
-			if !sent && strings.Contains(scanner.Text(), ready) {
+			said = scanner.Text()
+			if !sent && strings.Contains(said, ready) {
 				lines <- scanner.Text()
 				sent = true
 			}
@@ -132,7 +138,6 @@ func measure(ctx context.Context, env []string, argv ...string) (result, error) 
 func execute(ctx context.Context, env []string, argv ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := cmd.Run(); err != nil {
