@@ -157,7 +157,7 @@ func (w *world) arm() {
 	m.Fail(func(op, _ string) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if left == 0 || op == "read" || op == "free" {
+		if left == 0 || w.next != nil || op == "read" || op == "free" {
 			return nil
 		}
 		if left--; left == 0 {
