@@ -190,6 +190,9 @@ func startError(err error, dir string) error {
 		}
 		return withHint(fmt.Errorf("start: the data directory %s is in use by %s", dir, who), "stop that one, or choose another with --data-dir")
 	}
+	if _, lost := errors.AsType[*storage.IdentityError](err); lost {
+		return withHint(err, "if this is the disk it was, `danube wal adopt %s` writes the store's id again from its segments", dir)
+	}
 	if errors.Is(err, disk.ErrNetwork) {
 		return withHint(err, "--data-dir must lie on a disk of this machine")
 	}

@@ -19,7 +19,7 @@ import (
 
 // wal is `danube wal`.
 func (a *app) wal() *cobra.Command {
-	return group("wal", "Look at the write-ahead log of a stopped broker", a.walVerify())
+	return group("wal", "Look at the write-ahead log of a stopped broker", a.walVerify(), a.walAdopt())
 }
 
 // walReport is wal verify -o json.
