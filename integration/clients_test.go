@@ -38,9 +38,11 @@ func (b *broker) produce(topic string) *client.Producer {
 // from the given one on and have the size given, or that of their number if it is more.
 func sendEach(t testing.TB, p *client.Producer, from, n, size int) uint64 {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
+	defer cancel()
 	var first uint64
 	for i := range n {
-		r, err := p.Send(t.Context(), client.Message{Payload: numbered(from+i, size)})
+		r, err := p.Send(ctx, client.Message{Payload: numbered(from+i, size)})
 		if err != nil {
 			t.Fatalf("send message %d: %v", from+i, err)
 		}
