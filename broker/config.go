@@ -123,6 +123,10 @@ const window = 256
 // for three of them is dead (10 s).
 const heartbeat = 3 * time.Second
 
-// requestLimit is how many requests that may wait (metadata, fetches) one
+// requestLimit is how many requests that need the metadata or the disk one
 // connection may have under way.
 const requestLimit = 64
+
+// waitLimit is how many fetches of one connection may wait for messages at a
+// time; those beyond it are answered at once, with nothing.
+const waitLimit = 256

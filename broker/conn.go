@@ -26,7 +26,8 @@ type conn struct {
 	out    outbox
 	ctx    context.Context // ends when the connection does
 	cancel context.CancelCauseFunc
-	slots  chan struct{} // held by requests that may wait
+	slots  chan struct{} // held by requests that may wait for the metadata or the disk
+	waits  chan struct{} // held by fetches that wait for messages
 	wg     sync.WaitGroup
 
 	scratch scratch     // of the reading goroutine
@@ -56,6 +57,7 @@ func newConn(b *Broker, nc net.Conn, id uint64) *conn {
 		log:       b.log.With("conn", id, "peer", nc.RemoteAddr().String()),
 		input:     &meteredReader{nc: nc},
 		slots:     make(chan struct{}, requestLimit),
+		waits:     make(chan struct{}, waitLimit),
 		producers: map[uint32]*producer{},
 		consumers: map[uint32]*consumer{},
 	}
@@ -249,8 +251,13 @@ func (c *conn) beside(do func()) {
 	case <-c.ctx.Done():
 		return
 	}
+	c.holding(c.slots, do)
+}
+
+// holding runs do in a goroutine that serve waits for and gives back one of slots then.
+func (c *conn) holding(slots chan struct{}, do func()) {
 	c.wg.Go(func() {
-		defer func() { <-c.slots }()
+		defer func() { <-slots }()
 		do()
 	})
 }

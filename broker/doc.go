@@ -12,7 +12,8 @@
 //
 //   - the accept loop: returns when the listener is closed
 //   - two for each connection, reader and writer: both return when it ends
-//   - one for each request that may wait (metadata, fetch), at most 64 a connection
+//   - one for each request that needs the metadata or the disk, at most 64 a
+//     connection, and for each fetch that waits for messages, at most 256
 //   - one for each subscription with consumers on a partition: returns when the last leaves
 //   - one each of ceilingKeeper, cursorKeeper and retention: return when the broker stops
 //   - those of the log's committer, of Raft, and of net/http
@@ -24,10 +25,12 @@
 //
 // # Lock order
 //
-//	partition.mu or Broker.mu, never both at once
+//	Broker.mu
+//	then partition.mu
 //	then subscription.mu
 //	then conn.mu or the keepers' mu
 //	then outbox.mu
+//	then the log's own
 //
 // None is held during a read of the log, a proposal or a write to a socket.
 //

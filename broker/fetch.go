@@ -22,14 +22,24 @@ func (c *conn) fetch(f protocol.Frame) error {
 	if err := q.Decode(f.Header); err != nil {
 		return protocol.Errorf(protocol.CodeBadFrame, "fetch: %v", err)
 	}
-	c.beside(func() {
+	run := func() {
 		ok, view, err := c.b.fetch(c.ctx, q)
 		if err != nil {
 			c.refuse(f.ID, err)
 			return
 		}
 		c.out.frameWithView(protocol.TypeFetchOK, f.ID, ok, view.Data, view)
-	})
+	}
+	if q.WaitMS > 0 {
+		select {
+		case c.waits <- struct{}{}:
+			c.holding(c.waits, run)
+			return nil
+		default:
+			q.WaitMS = 0 // a connection that only waits must not keep its other requests from being read
+		}
+	}
+	c.beside(run)
 	return nil
 }
 
