@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,10 @@ func refuses(t testing.TB, b *broker, words ...string) {
 		t.Errorf("the refusal has %d lines:\n%s", n, text)
 	}
 	for file, was := range before {
+		// The metadata note each start, before any segment is opened.
+		if slices.Contains(words, "reads up to 1") && (file == raftFile || file == "wal/run") {
+			continue
+		}
 		if now := snapshot(t, b.dir)[file]; now != was && file != "lock" {
 			t.Errorf("%s was changed", file)
 		}
