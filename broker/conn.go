@@ -97,6 +97,7 @@ func (c *conn) hangUp(why error) {
 	c.out.finish()
 	_ = c.nc.SetReadDeadline(time.Now()) // wakes the reader; a failure means it is closed already
 	c.cancel(why)
+	_ = c.nc.SetWriteDeadline(time.Now().Add(farewellTime)) // a peer that takes nothing holds up no stop
 }
 
 // detach takes the connection's producers and consumers out of their partitions.
@@ -298,6 +299,14 @@ func (c *conn) consumer(h uint32) *consumer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.consumers[h]
+}
+
+// over reports whether the connection has taken its consumers out: one that
+// joined since must leave by itself.
+func (c *conn) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.consumers == nil
 }
 
 // dropConsumer forgets a consumer that the broker ended.

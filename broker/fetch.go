@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/danubemq/danube/meta/state"
@@ -58,7 +59,7 @@ func (b *Broker) fetch(ctx context.Context, q *protocol.Fetch) (*protocol.FetchO
 	}
 	if end := p.log.Committed(); from > end {
 		return nil, noView, &protocol.Error{Code: protocol.CodeAboveEnd, Want: end,
-			Text: "offset lies beyond the end of " + p.name()}
+			Text: fmt.Sprintf("offset %d lies beyond the end of %s, whose next offset is %d", from, p.name(), end)}
 	}
 	r := p.log.Reader(from)
 	defer r.Close()

@@ -348,6 +348,9 @@ func (o *outbox) discard() {
 // stallTime is how long a peer may take nothing at all.
 const stallTime = 10 * time.Second
 
+// farewellTime is how long a peer may take for the last frames of a connection that the broker ends.
+const farewellTime = time.Second
+
 // send writes what w holds with as few system calls as the kernel allows.
 func (c *conn) send(w *writer) error {
 	w.vec = w.vec[:0]
@@ -369,10 +372,18 @@ func (c *conn) send(w *writer) error {
 		if err := c.nc.SetWriteDeadline(time.Now().Add(stallTime)); err != nil {
 			return err
 		}
+		over := c.ctx.Err() != nil // asked after the deadline was set: hangUp sets its own behind the cancel
+		if over {
+			if err := c.nc.SetWriteDeadline(time.Now().Add(farewellTime)); err != nil {
+				return err
+			}
+		}
 		n, err := w.rest.WriteTo(c.nc)
 		c.b.metrics.sentBytes.Add(float64(n))
 		switch {
 		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded) && (over || c.ctx.Err() != nil):
+			return err
 		case errors.Is(err, os.ErrDeadlineExceeded) && n > 0:
 			// Slow, but alive: it goes on from where it stands.
 		case errors.Is(err, os.ErrDeadlineExceeded):
