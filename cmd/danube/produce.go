@@ -70,6 +70,9 @@ func (a *app) produce() *cobra.Command {
 }
 
 func (a *app) runProduce(ctx context.Context, topic string, args []string, f produceFlags) error {
+	if _, _, err := topicPart(topic); err != nil {
+		return err
+	}
 	settings, err := f.topic.config()
 	if err != nil {
 		return err
