@@ -212,3 +212,17 @@ func checkTopics(t testing.TB, cl *client.Client, count, each int) {
 		return nil
 	})
 }
+
+// TestFigureHostileConnections: a thousand connections that send half a frame, garbage or a huge length cost little
+// memory (A72): what a peer may hold before a valid HELLO is 64 KiB.
+func TestFigureHostileConnections(t *testing.T) {
+	b := startBroker(t, "n1", options{build: &build{}})
+	p := b.produce("good")
+	sendEach(t, p, 0, 10, 100)
+	before := b.resident()
+	dropped := besiege(t, b, 1000)
+	sendEach(t, p, 10, 100, 100)
+	within(t, "growth of resident memory", b.resident()-before, 100, "MiB")
+	dropped()
+	b.holds("good", 110, 100)
+}
