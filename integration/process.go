@@ -30,12 +30,16 @@ type process struct {
 	err  error         // what Wait returned, valid after done
 }
 
-// spawn starts a program with its standard output read line by line and both outputs kept in log.
-func spawn(t testing.TB, name string, cmd *exec.Cmd, log *os.File) *process {
+// spawn starts a program with its standard output read line by line and both outputs kept in log. The settings change
+// how the system starts it.
+func spawn(t testing.TB, name string, cmd *exec.Cmd, log *os.File, settings ...func(*syscall.SysProcAttr)) *process {
 	t.Helper()
 	p := &process{t: t, name: name, cmd: cmd, log: log, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	cmd.Stderr = log
 	cmd.SysProcAttr = endWithParent()
+	for _, set := range settings {
+		set(cmd.SysProcAttr)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatalf("open output of %s: %v", name, err)
