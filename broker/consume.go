@@ -33,9 +33,13 @@ func (c *conn) subscribe(ctx context.Context, q *protocol.Subscribe) (protocol.H
 		c.dropConsumer(cons.handle)
 		return nil, err
 	}
+	if c.over() {
+		cons.leave(false) // the connection took its consumers out before this one had joined
+		return nil, context.Cause(ctx)
+	}
 	ok.Handle, ok.Created = cons.handle, created
 	ok.MaxUnacked = sub.maxUnacked
-	return answered{ok, sub.begin}, nil
+	return answered{ok, func() { sub.begin(cons) }}, nil
 }
 
 // answered is an answer after which something is to begin.

@@ -90,6 +90,10 @@ func (c *conn) subscribeLive(p *partition, q *protocol.Subscribe) (protocol.Head
 		c.dropConsumer(cons.handle)
 		return nil, err
 	}
+	if c.over() {
+		o.leave() // the connection took its consumers out before this one had joined
+		return nil, context.Cause(c.ctx)
+	}
 	return &protocol.SubscribeOK{Handle: cons.handle, Epoch: p.epoch, Type: q.Type, Cursor: p.live.next()}, nil
 }
 

@@ -47,6 +47,9 @@ type consumer struct {
 	handle uint32
 	name   string
 	paused bool // its connection is behind; guarded by the subscription
+
+	answered bool            // its client knows the handle; guarded by the subscription
+	ended    *protocol.Error // the broker ended it before that; guarded by the subscription
 }
 
 // confirm is an acknowledgement whose sender waits for the commit.
@@ -94,10 +97,15 @@ func (s *subscription) join(cons *consumer, q *protocol.Subscribe) (*protocol.Su
 	}, nil
 }
 
-// begin lets deliveries flow to a consumer whose handle its client knows.
-func (s *subscription) begin() {
+// begin lets deliveries flow to a consumer whose handle its client knows now,
+// or tells the client that the consumer is over already.
+func (s *subscription) begin(o *consumer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	o.answered = true
+	if o.ended != nil {
+		o.c.out.frame(protocol.TypeUnsubscribed, 0, &protocol.Detached{Handle: o.handle, Err: *o.ended})
+	}
 	if !s.running && !s.closed && len(s.consumers) > 0 {
 		s.running = true
 		s.b.wg.Go(s.run)
@@ -105,11 +113,15 @@ func (s *subscription) begin() {
 	notify(s.wake)
 }
 
-// detach takes out a consumer the broker ends and tells its client why. The
-// caller holds mu.
+// detach takes out a consumer the broker ends and tells its client why, behind
+// the answer that names the handle. The caller holds mu.
 func (s *subscription) detach(o *consumer, why *protocol.Error) {
 	delete(s.consumers, o.id)
 	o.c.dropConsumer(o.handle)
+	if !o.answered {
+		o.ended = why
+		return
+	}
 	o.c.out.frame(protocol.TypeUnsubscribed, 0, &protocol.Detached{Handle: o.handle, Err: *why})
 }
 

@@ -1,0 +1,118 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/danubemq/danube/protocol"
+)
+
+// running opens and runs a broker with one topic until the test ends.
+func running(t *testing.T, topic string, cfg protocol.TopicConfig) *Broker {
+	t.Helper()
+	b, err := Open(t.Context(), Config{DataDir: t.TempDir(), Name: "n1", Listen: Listen{Client: "127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-done, b.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	await(t, b.ready.Load)
+	if _, err := b.createTopic(t.Context(), topic, cfg); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// await polls until ok.
+func await(t *testing.T, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("waited for ten seconds")
+		}
+	}
+}
+
+func pipeConn(t *testing.T, b *Broker) *conn {
+	t.Helper()
+	near, far := net.Pipe()
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	return newConn(b, near, 1)
+}
+
+// A connection that ends while its Subscribe is under way leaves no consumer
+// behind: one nobody reads would hold its messages for ever, and keep an
+// exclusive subscription shut.
+func TestConnectionThatEndsWhileItSubscribesLeavesNoConsumer(t *testing.T) {
+	b := running(t, "/default/slam", protocol.TopicConfig{})
+	q := &protocol.Subscribe{Topic: "/default/slam", Subscription: "s", Consumer: "a", Credit: 10}
+	if _, err := b.createSubscription(t.Context(), &protocol.SubCreate{Topic: q.Topic, Subscription: q.Subscription}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := b.serving(t.Context(), q.Topic, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := b.subscription(t.Context(), p, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := pipeConn(t, b)
+	ended := errors.New("the peer went away")
+	s.mu.Lock() // the join waits here
+	refused := make(chan error, 1)
+	go func() {
+		_, err := c.subscribe(c.ctx, q)
+		refused <- err
+	}()
+	await(t, func() bool { return c.consumer(1) != nil })
+	early := c.consumer(1)
+	c.cancel(ended)
+	c.mu.Lock()
+	c.producers, c.consumers = nil, nil // as detach does, whose leave finds nobody
+	c.mu.Unlock()
+	if s.consumers[early.id] == early {
+		t.Fatal("the consumer joined under a lock that is held")
+	}
+	s.mu.Unlock()
+	if err := <-refused; !errors.Is(err, ended) {
+		t.Errorf("subscribe: %v", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.consumers); n != 0 {
+		t.Errorf("%d consumers of a connection that is gone", n)
+	}
+}
+
+// A consumer that is ended before its client knows the handle is told of it
+// behind the answer, and not before: the client would not know whom it means.
+func TestEndOfAConsumerIsToldBehindTheAnswerThatNamesIt(t *testing.T) {
+	b := running(t, "/default/early", protocol.TopicConfig{})
+	c := pipeConn(t, b)
+	h, err := c.subscribe(t.Context(), &protocol.Subscribe{Topic: "/default/early", Subscription: "s", Consumer: "a", Credit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := c.consumer(h.(answered).Header.(*protocol.SubscribeOK).Handle)
+	o.sub.close(protocol.Errorf(protocol.CodeNoSuchSub, "deleted"))
+	if n := len(c.out.heads); n != 0 {
+		t.Fatalf("%d bytes before the answer", n)
+	}
+	h.(answered).then()
+	if len(c.out.heads) < protocol.FrameHead || protocol.Type(c.out.heads[4]) != protocol.TypeUnsubscribed {
+		t.Errorf("behind the answer: % x", c.out.heads)
+	}
+}
