@@ -196,7 +196,9 @@ func (r *round) write() error {
 				r.vec = append(r.vec, p.file.header)
 			}
 			r.vec = append(r.vec, r.bufs[p.from:p.to]...)
-			p.err = p.handle.WriteVec(r.vec, p.pos)
+			if ahead := p.takeAhead(); ahead < p.size {
+				p.err = p.handle.WriteVec(behind(r.vec, ahead), p.pos+int64(ahead))
+			}
 			clear(r.vec)
 		}
 		if p.err == nil {
@@ -213,6 +215,19 @@ func (r *round) write() error {
 	clear(r.parts[len(keep):])
 	r.parts = keep
 	return nil
+}
+
+// behind is bufs without its first n bytes. It changes bufs.
+func behind(bufs [][]byte, n int) [][]byte {
+	for n > 0 {
+		if n < len(bufs[0]) {
+			bufs[0] = bufs[0][n:]
+			break
+		}
+		n -= len(bufs[0])
+		bufs = bufs[1:]
+	}
+	return bufs
 }
 
 // undo cuts a part that found no space off its file and out of its log.
@@ -244,7 +259,7 @@ func (r *round) complete() {
 	t := r.tier
 	for i := range r.parts {
 		p := &r.parts[i]
-		t.cache.release(&p.file.handle, !p.direct)
+		t.cache.release(&p.file.handle, !p.direct || p.log.ahead > 0)
 		p.file.index(r.bufs[p.from:p.to])
 		l := p.log
 		l.mu.Lock()

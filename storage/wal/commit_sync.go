@@ -42,6 +42,8 @@ func (r *round) sync() error {
 	switch {
 	case direct == 0:
 		err = r.journal.file.Datasync()
+	case direct == 1 && len(r.parts) == 1:
+		err = r.syncAhead()
 	case direct == len(r.parts):
 		err = r.syncDirect()
 	default:

@@ -86,6 +86,9 @@ func (t *Tier) prepare(p *part) error {
 		full := cur.size+int64(p.size) > t.config.SegmentBytes
 		old := now-cur.created > t.config.SegmentAge.Milliseconds()
 		if full || old {
+			if err := t.dropAhead(cur); err != nil {
+				return err
+			}
 			if err := t.roll(cur); err != nil {
 				return err
 			}

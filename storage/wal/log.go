@@ -50,6 +50,7 @@ type Log struct {
 	files     files
 	extents   extents
 	queued    bool // the commit loop knows that something is pending
+	ahead     int  // bytes of what no round has taken that lie in the current file already; the commit loop's
 	used      bool // appended to since the last sweep
 	unmarked  bool // no mark stands behind its last batch
 	cuts      []uint64
@@ -294,5 +295,6 @@ func (l *Log) cutBack() {
 	l.cuts = append(l.cuts, l.ends.committed)
 	l.ends.next = l.ends.committed
 	l.queued = false
+	l.ahead = 0 // its bytes were cut off with the rest
 	l.notify()
 }
