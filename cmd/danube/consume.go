@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"syscall"
 	"time"
 
@@ -149,16 +150,28 @@ func (a *app) subscribe(ctx context.Context, c *client.Client, topic string, f c
 	return consumer, nil
 }
 
-// tellExisting says where a subscription that exists stands, since --from does not count for it.
+// shownPositions is how many partitions a notice shows the position on.
+const shownPositions = 8
+
+// tellExisting says where a subscription that exists stands, since --from does
+// not count for it. The subscribe of one partition makes it on all.
 func (a *app) tellExisting(topic string, partition int, subscribed []protocol.SubscribeOK, f consumeFlags) {
-	for i, s := range subscribed {
-		if s.Created {
-			continue
-		}
-		where := fmt.Sprintf("%s:%d", topic, max(i, partition))
-		a.noticef("subscription %s of %s exists and stands at offset %d; --from %s does not count (`danube subscription reset %s %s --to %s` moves it)",
-			f.subscription, where, s.Cursor, f.from, where, f.subscription, f.from)
+	if slices.ContainsFunc(subscribed, func(s protocol.SubscribeOK) bool { return s.Created }) {
+		return
 	}
+	where, at := topic, ""
+	if len(subscribed) == 1 {
+		where, at = fmt.Sprintf("%s:%d", topic, max(partition, 0)), fmt.Sprintf(" %d", subscribed[0].Cursor)
+	} else {
+		for i, s := range subscribed[:min(len(subscribed), shownPositions)] {
+			at += fmt.Sprintf(" %d:%d", i, s.Cursor)
+		}
+		if len(subscribed) > shownPositions {
+			at += " …"
+		}
+	}
+	a.noticef("subscription %s of %s exists and stands at offset%s; --from %s does not count (`danube subscription reset %s %s --to %s` moves it)",
+		f.subscription, where, at, f.from, where, f.subscription, f.from)
 }
 
 // drain prints what the feed yields until the count is reached, the time is up, or someone says stop.

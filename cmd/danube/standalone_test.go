@@ -131,6 +131,19 @@ func TestMainJob(t *testing.T) {
 	b.says(said, "danube topic create /default/none")
 }
 
+// The subscribe of one partition makes a subscription on all: none of the others is one that existed.
+func TestFromOfANewSubscriptionOfManyPartitionsCounts(t *testing.T) {
+	b := startStandalone(t, t.TempDir())
+	b.danube(exitDone, "", "produce", "t", "--count", "300", "--partitions", "12")
+	if _, said := b.danube(exitDone, "", "consume", "t", "-s", "s", "--from", "earliest", "--count", "300"); strings.Contains(said, "exists") {
+		t.Errorf("of a subscription it made it says:\n%s", said)
+	}
+	_, said := b.danube(exitTimedOut, "", "consume", "t", "-s", "s", "--from", "earliest", "--count", "1", "--timeout", "100ms")
+	if n := strings.Count(said, "exists and stands at offset 0:"); n != 1 {
+		t.Errorf("of one that existed it says so %d times:\n%s", n, said)
+	}
+}
+
 func TestProduceJSONAgainstABroker(t *testing.T) {
 	b := startStandalone(t, t.TempDir())
 	got, _ := b.danube(exitDone, "", "produce", "t", "a", "b", "-o", "json", "--partitions", "3", "--key", "k", "--property", "p=v", "--compression", "zstd")
