@@ -16,6 +16,7 @@ type fanout struct {
 	mu   sync.Mutex // guards what follows
 	at   uint64     // offset of the next message, from zero at each start of the broker
 	subs []*liveSub
+	over *protocol.Error // not served any more, because
 }
 
 // liveSub is a subscription of a non-reliable topic: consumers in turn.
@@ -33,6 +34,9 @@ type liveConsumer struct {
 	handle uint32
 	name   string
 	lost   uint64 // messages it did not get; guarded by the fanout
+
+	answered bool            // its client knows the handle; guarded by the fanout
+	ended    *protocol.Error // the broker ended it before that; guarded by the fanout
 }
 
 // next is the offset the next message gets.
@@ -44,14 +48,17 @@ func (f *fanout) next() uint64 {
 
 // publish hands a batch to one consumer of each subscription. The batch is
 // copied once for all of them.
-func (f *fanout) publish(b batch.Batch) (base uint64, at int64) {
+func (f *fanout) publish(b batch.Batch) (base uint64, at int64, over *protocol.Error) {
 	at = f.b.cfg.Now().UnixMilli()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.over != nil {
+		return 0, 0, f.over
+	}
 	base = f.at
 	f.at += uint64(b.Count())
 	if len(f.subs) == 0 {
-		return base, at
+		return base, at, nil
 	}
 	own := make(batch.Batch, len(b))
 	copy(own, b)
@@ -69,7 +76,7 @@ func (f *fanout) publish(b batch.Batch) (base uint64, at int64) {
 		}
 		notify(o.c.out.wake)
 	}
-	return base, at
+	return base, at, nil
 }
 
 // grant does nothing: what a live consumer does not take in time is lost, credit or not.
@@ -94,12 +101,49 @@ func (c *conn) subscribeLive(p *partition, q *protocol.Subscribe) (protocol.Head
 		o.leave() // the connection took its consumers out before this one had joined
 		return nil, context.Cause(c.ctx)
 	}
-	return &protocol.SubscribeOK{Handle: cons.handle, Epoch: p.epoch, Type: q.Type, Cursor: p.live.next()}, nil
+	return answered{&protocol.SubscribeOK{Handle: cons.handle, Epoch: p.epoch, Type: q.Type, Cursor: p.live.next()}, o.begin}, nil
+}
+
+// begin says that the client knows the handle, or tells it that the consumer is over already.
+func (o *liveConsumer) begin() {
+	o.f.mu.Lock()
+	defer o.f.mu.Unlock()
+	o.answered = true
+	if o.ended != nil {
+		o.detach(o.ended)
+	}
+}
+
+// detach tells the client why its consumer is over, behind the answer that
+// names the handle. The caller holds the fanout's mu.
+func (o *liveConsumer) detach(why *protocol.Error) {
+	o.c.dropConsumer(o.handle)
+	if !o.answered {
+		o.ended = why
+		return
+	}
+	o.c.out.frame(protocol.TypeUnsubscribed, 0, &protocol.Detached{Handle: o.handle, Err: *why})
+}
+
+// close ends the fanout: its consumers are told why.
+func (f *fanout) close(why *protocol.Error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = why
+	for _, s := range f.subs {
+		for _, o := range s.all {
+			o.detach(why)
+		}
+	}
+	f.subs = nil
 }
 
 func (f *fanout) join(o *liveConsumer, q *protocol.Subscribe) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.over != nil {
+		return f.over
+	}
 	for _, s := range f.subs {
 		switch {
 		case s.name != q.Subscription:

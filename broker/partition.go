@@ -66,7 +66,7 @@ func (p *partition) publish(h *protocol.Produce, prod *producer, body []byte) ac
 		return a
 	}
 	if p.log == nil {
-		a.pending.Base, a.pending.AppendTime = p.live.publish(b)
+		a.pending.Base, a.pending.AppendTime, a.err = p.live.publish(b)
 		a.done = true
 		return a
 	}
@@ -252,6 +252,9 @@ func (p *partition) close(why *protocol.Error) {
 	p.mu.Unlock()
 	for _, s := range subs {
 		s.close(why)
+	}
+	if p.live != nil {
+		p.live.close(why)
 	}
 }
 

@@ -193,6 +193,35 @@ func TestLiveTopicDeliversToWhoIsThere(t *testing.T) {
 	}
 }
 
+// Who sends to a live topic, or waits for its messages, is told that it was deleted.
+func TestClientsOfALiveTopicHearOfItsEnd(t *testing.T) {
+	n := start(t, t.TempDir(), nil)
+	c := dial(t, n)
+	if _, err := c.Admin().TopicCreate(t.Context(), protocol.TopicCreate{Topic: "live", Config: protocol.TopicConfig{NonReliable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	cons := consumer(t, c, "live", client.ConsumerConfig{Subscription: "s"})
+	p, err := c.Producer(t.Context(), "live", client.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Send(t.Context(), client.Message{}); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, cons)
+	if err := c.Admin().TopicDelete(t.Context(), protocol.TopicArgs{Topic: "live", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := cons.Receive(ctx); !errors.Is(err, &protocol.Error{Code: protocol.CodeNoSuchTopic}) {
+		t.Errorf("receive from a topic that was deleted: %v", err)
+	}
+	if _, err := p.Send(ctx, client.Message{}); !errors.Is(err, &protocol.Error{Code: protocol.CodeNoSuchTopic}) {
+		t.Errorf("send to a topic that was deleted: %v", err)
+	}
+}
+
 func TestSeekAndReadByOffsetAndTime(t *testing.T) {
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
