@@ -48,6 +48,7 @@ type producer struct {
 	sess   uint32
 	stop   func() // ends the watch on the log
 	acks   ackQueue
+	closed bool // its client closes it; guarded by the conn
 }
 
 func newConn(b *Broker, nc net.Conn, id uint64) *conn {
@@ -292,7 +293,26 @@ func (c *conn) addConsumer(s *consumer) bool {
 func (c *conn) producer(h uint32) *producer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.producers[h]
+	if p := c.producers[h]; p != nil && !p.closed {
+		return p
+	}
+	return nil
+}
+
+// dropClosed takes out the producers whose close is about to be answered, on
+// the writing goroutine. Those of a connection that is over are detach's.
+func (c *conn) dropClosed() {
+	for _, p := range c.closing {
+		c.mu.Lock()
+		mine := c.producers[p.handle] == p
+		delete(c.producers, p.handle)
+		c.mu.Unlock()
+		if mine {
+			p.leave()
+		}
+	}
+	clear(c.closing)
+	c.closing = c.closing[:0]
 }
 
 func (c *conn) consumer(h uint32) *consumer {

@@ -218,6 +218,7 @@ func (c *conn) write() {
 	ended := c.ctx.Done()
 	for {
 		done, taken := c.collect(&w)
+		c.dropClosed()
 		if len(w.heads) > 0 {
 			idle = false
 			err := c.send(&w)

@@ -61,7 +61,12 @@ func (c *conn) closeProducer(f protocol.Frame) error {
 	}
 	c.mu.Lock()
 	prod := c.producers[h.Handle]
-	delete(c.producers, h.Handle)
+	if prod != nil && prod.closed {
+		prod = nil
+	}
+	if prod != nil {
+		prod.closed = true // it stays until it is answered: the log wakes the writer for it
+	}
 	c.mu.Unlock()
 	if prod == nil {
 		c.out.frame(protocol.TypeError, f.ID, protocol.Errorf(protocol.CodeBadHandle, "close producer: no producer %d on this connection", h.Handle))

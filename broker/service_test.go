@@ -193,6 +193,32 @@ func TestLiveTopicDeliversToWhoIsThere(t *testing.T) {
 	}
 }
 
+// A producer that was closed is gone from its partition before its client
+// hears so: an exclusive one would keep all others out for ever.
+func TestClosedProducersAreGone(t *testing.T) {
+	n := start(t, t.TempDir(), nil)
+	c := dial(t, n)
+	for i := range 10 {
+		p, err := c.Producer(t.Context(), "closed", client.ProducerConfig{Create: &protocol.TopicConfig{}, Exclusive: true})
+		if err != nil {
+			t.Fatalf("exclusive producer %d: %v", i, err)
+		}
+		if _, err := p.Send(t.Context(), client.Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d, err := c.Admin().TopicDescribe(t.Context(), protocol.TopicArgs{Topic: "closed", Partition: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Partitions[0].Producers; got != 0 {
+			t.Fatalf("%d producers after all were closed", got)
+		}
+	}
+}
+
 // Who sends to a live topic, or waits for its messages, is told that it was deleted.
 func TestClientsOfALiveTopicHearOfItsEnd(t *testing.T) {
 	n := start(t, t.TempDir(), nil)
