@@ -46,6 +46,16 @@ func (f *fanout) next() uint64 {
 	return f.at
 }
 
+// attached counts the consumers.
+func (f *fanout) attached() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.subs {
+		n += len(s.all)
+	}
+	return n
+}
+
 // publish hands a batch to one consumer of each subscription. The batch is
 // copied once for all of them.
 func (f *fanout) publish(b batch.Batch) (base uint64, at int64, over *protocol.Error) {

@@ -235,6 +235,10 @@ func TestClientsOfALiveTopicHearOfItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	receive(t, cons)
+	inUse := &protocol.Error{Code: protocol.CodeSubscriptionInUse}
+	if err := c.Admin().TopicDelete(t.Context(), protocol.TopicArgs{Topic: "live"}); !errors.Is(err, inUse) {
+		t.Errorf("delete a topic in use without force: %v", err)
+	}
 	if err := c.Admin().TopicDelete(t.Context(), protocol.TopicArgs{Topic: "live", Force: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +292,11 @@ func TestTopicsAndSubscriptionsAreDeletedForGood(t *testing.T) {
 	if err := c.Admin().SubscriptionDelete(t.Context(), protocol.SubArgs{Topic: "gone", Subscription: "s"}); err != nil {
 		t.Fatal(err)
 	}
-	consume(t, c, "gone/s", 0, 10)
+	cons := consumer(t, c, "gone", client.ConsumerConfig{Subscription: "s"})
+	if err := c.Admin().TopicDelete(t.Context(), protocol.TopicArgs{Topic: "gone"}); !errors.Is(err, &protocol.Error{Code: protocol.CodeSubscriptionInUse}) {
+		t.Fatalf("delete a topic in use without force: %v", err)
+	}
+	closeConsumer(t, cons)
 	if err := c.Admin().TopicDelete(t.Context(), protocol.TopicArgs{Topic: "gone"}); err != nil {
 		t.Fatal(err)
 	}

@@ -134,6 +134,29 @@ func (b *Broker) deleteTopic(ctx context.Context, t *state.Topic) error {
 	return b.bury(ctx, t)
 }
 
+// attached counts the producers and consumers of a topic on this broker.
+func (b *Broker) attached(t *state.Topic) (producers, consumers int) {
+	for n := range t.Settings.Partitions {
+		p := b.served(partitionKey{t.ID, n})
+		if p == nil {
+			continue
+		}
+		p.mu.Lock()
+		producers += len(p.producers)
+		p.mu.Unlock()
+		if p.live != nil {
+			consumers += p.live.attached()
+			continue
+		}
+		for _, s := range b.subscriptionsOf(p) {
+			s.mu.Lock()
+			consumers += len(s.consumers)
+			s.mu.Unlock()
+		}
+	}
+	return producers, consumers
+}
+
 // bury removes what this store holds of a deleted topic and says so.
 func (b *Broker) bury(ctx context.Context, t *state.Topic) error {
 	why := protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", t.Name)
