@@ -71,12 +71,12 @@ func runWith(t *testing.T, b Bug) (string, bool) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), caughtWithin)
 	defer cancel()
-	args := []string{"test", "-count=1", "-overlay", overlay, "-run", b.Pattern, b.Package}
+	args := []string{"test", "-vet=off", "-count=1", "-overlay", overlay, "-run", b.Pattern, b.Package}
 	// A broker that the test builds gets the bug as well.
 	env := append(os.Environ(), "DANUBE_OVERLAY="+overlay)
 	if b.Package == "chaos" {
 		minutes, seed, _ := strings.Cut(b.Pattern, " ")
-		args = []string{"test", "-count=1", "-overlay", overlay, "-run", "^TestChaos$", "./integration"}
+		args = []string{"test", "-vet=off", "-count=1", "-overlay", overlay, "-run", "^TestChaos$", "./integration"}
 		env = append(env, "CHAOS_MINUTES="+minutes, "CHAOS_SEED="+seed)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
