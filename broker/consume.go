@@ -65,6 +65,10 @@ func (b *Broker) subscription(ctx context.Context, p *partition, q *protocol.Sub
 	if s := p.subs[m.Name]; s != nil && s.id == m.ID {
 		return s, created, nil
 	}
+	// Read again: a reset that was committed since finds this shell only once it is listed.
+	if now := b.meta.View().Subscription(p.key.topic, q.Subscription); now != nil && now.ID == m.ID {
+		m = now
+	}
 	s, err := newSubscription(p, m)
 	if err != nil {
 		return nil, false, err

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -114,5 +115,34 @@ func TestEndOfAConsumerIsToldBehindTheAnswerThatNamesIt(t *testing.T) {
 	h.(answered).then()
 	if len(c.out.heads) < protocol.FrameHead || protocol.Type(c.out.heads[4]) != protocol.TypeUnsubscribed {
 		t.Errorf("behind the answer: % x", c.out.heads)
+	}
+}
+
+// A shell that begins while a reset is being committed stands where the reset
+// says: one of the generation before would have all its acknowledgements refused.
+func TestSubscriptionThatBeginsDuringAResetIsOfTheNewGeneration(t *testing.T) {
+	b := running(t, "/default/moved", protocol.TopicConfig{})
+	q := &protocol.Subscribe{Topic: "/default/moved", Subscription: "s", Existing: true}
+	if _, err := b.createSubscription(t.Context(), &protocol.SubCreate{Topic: q.Topic, Subscription: q.Subscription}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := b.serving(t.Context(), q.Topic, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := b.meta.View().Subscription(p.key.topic, "s")
+	begun := make(chan *subscription, 1)
+	p.mu.Lock() // the shell is made behind this, of what was read before
+	go func() {
+		s, _, err := b.subscription(t.Context(), p, q)
+		if err != nil {
+			t.Error(err)
+		}
+		begun <- s
+	}()
+	_, err = b.propose(t.Context(), &state.ResetSubscription{Subscription: m.ID, Generation: m.Generation + 1, Start: []uint64{0}})
+	p.mu.Unlock()
+	if s := <-begun; err != nil || s == nil || s.d.Generation() != m.Generation+1 {
+		t.Errorf("begun with %+v after a reset, %v", s, err)
 	}
 }

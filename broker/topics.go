@@ -271,7 +271,8 @@ func (b *Broker) resetSubscription(ctx context.Context, id state.TopicID, name s
 	if _, err := b.propose(ctx, &state.ResetSubscription{Subscription: m.ID, Generation: m.Generation + 1, Start: start}); err != nil {
 		return fmt.Errorf("reset subscription %s of %s: %w", name, t.Name, err)
 	}
-	for n, s := range subs {
+	// Looked up again: a shell that began meanwhile may know only the cursor from before.
+	for n, s := range b.running(id, name) {
 		if err := s.reset(m.Generation+1, start[n]); err != nil {
 			return err
 		}
