@@ -1,9 +1,12 @@
 package wal
 
 import (
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/danubemq/danube/storage/disk"
 )
 
 // TestDuplicateWaitsForItsOriginal: while the original is not synced, its duplicate has no answer either (R17).
@@ -91,4 +94,61 @@ func TestAppendTimeOverARestart(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestTornTailOnTheDisk: a torn tail is cut off the file itself, and one below the floor is kept, byte for byte (R10).
+func TestTornTailOnTheDisk(t *testing.T) {
+	for _, floor := range []uint64{3, 4} {
+		r := newRig(t, nil)
+		r.mustPut(3, 100)
+		name := r.log.files.list[0].handle.name
+		fsys := r.fsys.Kill()
+		if err := r.tier.Close(); err == nil {
+			t.Error("closed on a dead file system")
+		}
+		f, err := fsys.Open(name, disk.Write)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := f.Size()
+		if err == nil {
+			_, err = f.WriteAt([]byte("what a write that was never finished left"), whole)
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		before, err := fsys.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tier := openTier(t, fsys, nil)
+		_, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd}}, Floor: floor})
+		want, class := whole, Torn
+		if floor > 3 {
+			want, class = before.Size, Damaged
+		}
+		if after, err := fsys.Stat(name); err != nil || after.Size != want || found.Class != class {
+			t.Errorf("floor %d: the file has %d bytes, %v, want %d; found %+v", floor, after.Size, err, want, found)
+		}
+		if err := tier.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTrimStaysBelowTheCommittedEnd: what is not committed yet is not given up, whatever is asked for (R13).
+func TestTrimStaysBelowTheCommittedEnd(t *testing.T) {
+	r := newRig(t, nil)
+	r.mustPut(2, 100)
+	if err := r.log.Trim(1000); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.log.Start(); got != 2 {
+		t.Errorf("trimmed to %d, the committed end is 2", got)
+	}
+	r.mustPut(1, 100)
+	if got := readAll(t, r.log, 2); len(got) != 1 {
+		t.Errorf("read %d messages, want the one behind what was trimmed", len(got))
+	}
+	r.close()
 }
