@@ -317,15 +317,14 @@ func (b *Broker) adminSubSet(ctx context.Context, q *protocol.SubCreate) (any, e
 	}
 	// Consumers attach again and find the new settings; nothing is lost.
 	why := protocol.Errorf(protocol.CodeShuttingDown, "the settings of subscription %s changed; attach again", q.Subscription)
-	for n, s := range b.running(t.ID, q.Subscription) {
+	subs := b.running(t.ID, q.Subscription)
+	for _, s := range subs {
 		s.close(why)
-		if p := b.served(partitionKey{t.ID, n}); p != nil {
-			p.mu.Lock()
-			delete(p.subs, q.Subscription)
-			p.mu.Unlock()
-		}
 	}
-	b.cursors.hurry()
+	b.cursors.commit(ctx) // whoever attaches next begins with what was acknowledged
+	for n, s := range subs {
+		b.unlist(partitionKey{t.ID, n}, s)
+	}
 	return protocol.Done{}, nil
 }
 

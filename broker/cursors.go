@@ -14,10 +14,12 @@ import (
 // cursorKeeper commits what changed in cursors: all subscriptions of the broker
 // in one command an interval, at once when an acknowledgement is to be confirmed.
 type cursorKeeper struct {
-	b     *Broker
-	wake  chan struct{}
-	now   chan struct{} // somebody waits for a commit
-	mu    sync.Mutex
+	b    *Broker
+	wake chan struct{}
+	now  chan struct{} // somebody waits for a commit
+
+	round sync.Mutex // one commit at a time
+	mu    sync.Mutex // guards dirty
 	dirty []*subscription
 }
 
@@ -69,8 +71,11 @@ type round struct {
 	first    int // its entry in the command, -1 for none
 }
 
-// commit takes the deltas of all that changed and commits them.
+// commit takes the deltas of all that changed and commits them. What changed
+// before the call is committed when it returns, or listed to be tried again.
 func (k *cursorKeeper) commit(ctx context.Context) {
+	k.round.Lock()
+	defer k.round.Unlock()
 	k.mu.Lock()
 	dirty := k.dirty
 	k.dirty = nil

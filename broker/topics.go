@@ -337,15 +337,22 @@ func (b *Broker) deleteSubscription(ctx context.Context, q *protocol.SubArgs) er
 	why := protocol.Errorf(protocol.CodeNoSuchSub, "subscription %s of %s was deleted", q.Subscription, t.Name)
 	for n, s := range subs {
 		s.close(why)
-		if p := b.served(partitionKey{t.ID, n}); p != nil {
-			p.mu.Lock()
-			if p.subs[q.Subscription] == s {
-				delete(p.subs, q.Subscription)
-			}
-			p.mu.Unlock()
-		}
+		b.unlist(partitionKey{t.ID, n}, s)
 	}
 	return nil
+}
+
+// unlist forgets a subscription that was closed.
+func (b *Broker) unlist(key partitionKey, s *subscription) {
+	p := b.served(key)
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.subs[s.name] == s {
+		delete(p.subs, s.name)
+	}
 }
 
 // served returns a partition that is being served, nil otherwise.
