@@ -92,7 +92,7 @@ func (l *ledger) check(t testing.TB, got map[uint64]string, gaps []gapSeen) {
 }
 
 // load sends messages as fast as it goes until its context ends; what they were told stands in the ledger.
-func load(ctx context.Context, t testing.TB, b *broker, topic, tag string, l *ledger) *sync.WaitGroup {
+func (l *ledger) load(ctx context.Context, t testing.TB, b *broker, topic, tag string) *sync.WaitGroup {
 	p := b.produce(topic)
 	var wg sync.WaitGroup
 	wg.Go(func() { // returns when ctx ends
@@ -122,7 +122,7 @@ func TestRestartKeepsEveryAck(t *testing.T) {
 	l := newLedger()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	first, second := load(ctx, t, b, "kept", "a", l), load(ctx, t, b, "kept", "b", l)
+	first, second := l.load(ctx, t, b, "kept", "a"), l.load(ctx, t, b, "kept", "b")
 	for i := range kills {
 		want := l.count() + 1 + rnd.IntN(3000)
 		eventually(t, readyWithin, fmt.Sprintf("acknowledgements after kill %d", i), func() bool { return l.count() >= want })
@@ -151,7 +151,7 @@ func TestRestartStopUnderLoad(t *testing.T) {
 	defer cancel()
 	var loads []*sync.WaitGroup
 	for i := range 4 {
-		loads = append(loads, load(ctx, t, b, "stopped", fmt.Sprint(i), l))
+		loads = append(loads, l.load(ctx, t, b, "stopped", fmt.Sprint(i)))
 	}
 	for range max(scaled(20), 2) {
 		want := l.count() + 2000
