@@ -140,6 +140,11 @@ func (a *app) runStandalone(ctx context.Context, cfg config, log *slog.Logger) e
 		log.Warn("listening beyond this machine without authentication: whoever reaches the ports may do everything",
 			"address", bc.Listen.Client, "clients_are_told", cmp.Or(bc.Advertise, bc.Listen.Client))
 	}
+	faults, done, err := a.openFaults(&bc)
+	if err != nil {
+		return err
+	}
+	defer done()
 	b, err := broker.Open(ctx, bc)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errInterrupted) {
@@ -151,8 +156,8 @@ func (a *app) runStandalone(ctx context.Context, cfg config, log *slog.Logger) e
 	if cfg.Storage.WAL.Sync == "interval" {
 		durability = "interval"
 	}
-	fmt.Fprintf(a.out, "ready broker=%s cluster=%s clients=%s http=%s data=%s topics=%d durability=%s\n",
-		bc.Name, bc.Cluster, b.ClientAddr(), url(b.HTTPAddr(), bc.Advertise), bc.DataDir, b.Topics(), durability)
+	fmt.Fprintf(a.out, "ready broker=%s cluster=%s clients=%s http=%s data=%s topics=%d durability=%s%s\n",
+		bc.Name, bc.Cluster, b.ClientAddr(), url(b.HTTPAddr(), bc.Advertise), bc.DataDir, b.Topics(), durability, faults)
 	err = b.Run(ctx)
 	return errors.Join(err, closeWithin(cfg.ShutdownTimeout, b.Close))
 }
