@@ -152,12 +152,3 @@ func TestTrimStaysBelowTheCommittedEnd(t *testing.T) {
 	}
 	r.close()
 }
-
-// TestLargeBatchIsSynced: what is too large for the journal waits for the sync of its own file, and that one's failure is final (R1, R20).
-func TestLargeBatchIsSynced(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.SegmentBytes, c.JournalBytes, c.Files = 64<<20, 0, 64 })
-	r.mustPut(1, 600<<10)
-	r.fsys.FailSync(1)
-	wantErr(t, r.put(600<<10), ErrPoisoned)
-	wantErr(t, r.tier.Close(), ErrPoisoned)
-}
