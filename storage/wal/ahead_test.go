@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/danubemq/danube/storage/disk"
 )
@@ -38,6 +39,16 @@ func (d *slowSync) set(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.on = on
+}
+
+// await waits for a signal of the disk, for ten seconds at most.
+func await(t *testing.T, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the disk was not asked for what was expected of it")
+	}
 }
 
 // aheadLog opens a log whose rounds all go to their file alone.
@@ -104,9 +115,9 @@ func TestMessagesWrittenAheadSurviveOnlyOnceAcknowledged(t *testing.T) {
 		}
 		d.set(true)
 		first := appendOne(t, l, s)
-		<-d.began
+		await(t, d.began)
 		second := appendOne(t, l, s)
-		<-d.ahead
+		await(t, d.ahead)
 		if done, err := second.Done(); done {
 			t.Fatalf("what was written ahead counts as durable: %v", err)
 		}
@@ -130,10 +141,10 @@ func TestMessagesWrittenAheadAreAcknowledgedByTheirOwnSync(t *testing.T) {
 			tier, l, s := aheadLog(t, d, segment)
 			d.set(true)
 			pending := []Pending{appendOne(t, l, s)}
-			<-d.began
+			await(t, d.began)
 			pending = append(pending, appendOne(t, l, s))
 			if name == "one file" {
-				<-d.ahead
+				await(t, d.ahead)
 			}
 			pending = append(pending, appendOne(t, l, s))
 			d.set(false)
@@ -161,9 +172,9 @@ func TestNoSpaceForWhatIsWrittenAhead(t *testing.T) {
 	tier, l, s := aheadLog(t, d, 1<<20)
 	d.set(true)
 	first := appendOne(t, l, s)
-	<-d.began
+	await(t, d.began)
 	second := appendOne(t, l, s)
-	<-d.ahead
+	await(t, d.ahead)
 	third := appendOne(t, l, s)
 	d.fsys.Limit(d.fsys.Stats().Bytes + 100)
 	d.set(false)
