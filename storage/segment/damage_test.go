@@ -497,7 +497,7 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 	binary.LittleEndian.PutUint16(b[62:], 9)
 	b.Stamp(batch.Stamp{Base: b.Base(), Epoch: b.Epoch(), AppendTime: b.AppendTime(), Synced: b.Synced()})
 
-	for what, data := range map[string][]byte{"header 2": header, "footer 3": footer, "batch 9": newer} {
+	for what, data := range map[string][]byte{"segment header 2": header, "segment footer 3": footer, "batch 9": newer} {
 		_, err := Verify(bytes.NewReader(data), int64(len(data)))
 		v, ok := errors.AsType[*VersionError](err)
 		if !ok || fmt.Sprintf("%s %d", v.What, v.Found) != what || v.Known != 1 {

@@ -33,13 +33,13 @@ var ErrCorrupt = errors.New("segment is corrupt")
 // VersionError refuses a segment, or a batch in it, of a format this binary does
 // not know. Nothing was touched.
 type VersionError struct {
-	What  string // header, footer or batch
+	What  string // segment header, segment footer, batch or the like
 	Found int
 	Known int // the newest this binary reads
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("segment %s has format version %d, this binary reads up to %d: use the newer binary that wrote it", e.What, e.Found, e.Known)
+	return fmt.Sprintf("%s has format version %d, this binary reads up to %d: use the newer binary that wrote it", e.What, e.Found, e.Known)
 }
 
 func corrupt(format string, args ...any) error {

@@ -98,7 +98,7 @@ func parseFooter(b []byte) (*Footer, error) {
 		return nil, corrupt("footer CRC %08x, computed %08x", want, got)
 	}
 	if v := int(binary.LittleEndian.Uint16(b[8:])); v != version {
-		return nil, &VersionError{What: "footer", Found: v, Known: version}
+		return nil, &VersionError{What: "segment footer", Found: v, Known: version}
 	}
 	count := func(at int) int { return int(min(binary.LittleEndian.Uint32(b[at:]), math.MaxInt32)) }
 	entries, epochs := count(80), count(84)

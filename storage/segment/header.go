@@ -76,7 +76,7 @@ func ParseHeader(b []byte) (Header, int, error) {
 		return Header{}, 0, corrupt("header CRC %08x, computed %08x", want, got)
 	}
 	if found != version {
-		return Header{}, 0, &VersionError{What: "header", Found: found, Known: version}
+		return Header{}, 0, &VersionError{What: "segment header", Found: found, Known: version}
 	}
 	if name := int(binary.LittleEndian.Uint16(b[14:])); size != headerFixed+name+4 {
 		return Header{}, 0, corrupt("header of %d bytes with a name of %d", size, name)
