@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,14 +19,18 @@ type slowSync struct {
 	ahead  chan struct{} // something was written ahead
 	mu     sync.Mutex
 	on     bool
+	full   bool // writes to segment files find no space
 }
 
 func newSlowSync(fsys *disk.Memory) *slowSync {
 	d := &slowSync{fsys: fsys, began: make(chan struct{}, 8), resume: make(chan struct{}), ahead: make(chan struct{}, 64)}
 	fsys.Fail(func(op, name string) error {
 		d.mu.Lock()
-		on := d.on
+		on, full := d.on, d.full
 		d.mu.Unlock()
+		if full && op == "write" && strings.HasSuffix(name, ".seg") {
+			return syscall.ENOSPC
+		}
 		if on && op == "sync" && strings.HasSuffix(name, ".seg") {
 			d.began <- struct{}{}
 			<-d.resume
@@ -39,6 +44,12 @@ func (d *slowSync) set(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.on = on
+}
+
+func (d *slowSync) setFull(full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full = full
 }
 
 // await waits for a signal of the disk, for ten seconds at most.
@@ -175,8 +186,8 @@ func TestNoSpaceForWhatIsWrittenAhead(t *testing.T) {
 	await(t, d.began)
 	second := appendOne(t, l, s)
 	await(t, d.ahead)
+	d.setFull(true)
 	third := appendOne(t, l, s)
-	d.fsys.Limit(d.fsys.Stats().Bytes + 100)
 	d.set(false)
 	d.resume <- struct{}{}
 	if err := first.Wait(); err != nil {
@@ -185,7 +196,7 @@ func TestNoSpaceForWhatIsWrittenAhead(t *testing.T) {
 	if err := errors.Join(second.Wait(), third.Wait()); !errors.Is(err, ErrFull) {
 		t.Fatalf("behind the end of space: %v", err)
 	}
-	d.fsys.Limit(0)
+	d.setFull(false)
 	lost := d.fsys.PowerLoss()
 	if err := tier.Close(); err == nil {
 		t.Fatal("a tier without power closed in order")
