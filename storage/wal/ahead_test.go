@@ -203,3 +203,46 @@ func TestNoSpaceForWhatIsWrittenAhead(t *testing.T) {
 	}
 	reopenAfter(t, lost, 1)
 }
+
+// Several large parts in one round: each waits for the sync of its own file (R1).
+func TestSeveralLargePartsWaitForTheirSyncs(t *testing.T) {
+	d := newSlowSync(disk.NewMemory(9))
+	tier, first, s := aheadLog(t, d, 1<<20)
+	others := make([]*Log, 2)
+	senders := make([]*sender, 2)
+	for i := range others {
+		others[i], _ = openLog(t, tier, Opening{ID: topic(2 + i), Topic: "/default/u"})
+		if err := others[i].Begin(1, 0, 1<<40); err != nil {
+			t.Fatal(err)
+		}
+		senders[i] = &sender{producer: 7, session: 1}
+		if _, _, err := others[i].OpenSession(7, 1, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.set(true)
+	pending := []Pending{appendOne(t, first, s)}
+	await(t, d.began)
+	for i, l := range others { // while the first round syncs, both come into the next
+		pending = append(pending, appendOne(t, l, senders[i]))
+	}
+	d.resume <- struct{}{}
+	await(t, d.began)
+	await(t, d.began)
+	for i, p := range pending[1:] {
+		if done, err := p.Done(); done {
+			t.Errorf("large part %d is acknowledged before its sync: %v", i, err)
+		}
+	}
+	d.set(false)
+	d.resume <- struct{}{}
+	d.resume <- struct{}{}
+	for i, p := range pending {
+		if err := p.Wait(); err != nil {
+			t.Errorf("part %d: %v", i, err)
+		}
+	}
+	if err := tier.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
