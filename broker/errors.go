@@ -26,24 +26,35 @@ func (b *Broker) wireError(err error) *protocol.Error {
 	if occupied, ok := errors.AsType[*dispatch.OccupiedError](err); ok {
 		return protocol.Errorf(protocol.CodeConsumerBusy, "%s", occupied.Error())
 	}
-	for _, row := range []struct {
-		is   error
-		code protocol.Code
-	}{
+	if e := coded(err, []coding{
 		{dispatch.ErrUnsupported, protocol.CodeUnsupported},
 		{dispatch.ErrStale, protocol.CodeStaleGeneration},
 		{dispatch.ErrUnknownConsumer, protocol.CodeBadHandle},
 		{dispatch.ErrCumulative, protocol.CodeBadRequest},
 		{context.DeadlineExceeded, protocol.CodeTimeout},
 		{context.Canceled, protocol.CodeShuttingDown},
-	} {
-		if errors.Is(err, row.is) {
-			return protocol.Errorf(row.code, "%s", err.Error())
-		}
+	}); e != nil {
+		return e
 	}
 	id := fmt.Sprintf("%s-%d", b.cfg.Name, b.lastConn.Add(1))
 	b.log.Error("request failed", "request", id, "err", err)
 	return &protocol.Error{Code: protocol.CodeInternal, Text: err.Error(), Request: id}
+}
+
+// coding says which code stands for an error.
+type coding struct {
+	is   error
+	code protocol.Code
+}
+
+// coded is err under the code of the first row that it is, nil if it is none of them.
+func coded(err error, rows []coding) *protocol.Error {
+	for _, row := range rows {
+		if errors.Is(err, row.is) {
+			return protocol.Errorf(row.code, "%s", err.Error())
+		}
+	}
+	return nil
 }
 
 // pendingError is what became of a batch that the log took: nobody knows, or
@@ -66,30 +77,19 @@ func storageError(err error) *protocol.Error {
 	if damaged, ok := errors.AsType[*storage.Damage](err); ok {
 		return protocol.Errorf(protocol.CodeDamaged, "%s", damaged.Error())
 	}
-	for _, row := range []struct {
-		is   error
-		code protocol.Code
-	}{
+	return coded(err, []coding{
 		{storage.ErrFull, protocol.CodeStorageFull},
 		{storage.ErrOverlap, protocol.CodeSequenceOverlap},
 		{storage.ErrPoisoned, protocol.CodeStorageFailed},
 		{storage.ErrClosed, protocol.CodeShuttingDown},
 		{storage.ErrNotOpen, protocol.CodeMoved},
 		{storage.ErrCeiling, protocol.CodeNoLeader},
-	} {
-		if errors.Is(err, row.is) {
-			return protocol.Errorf(row.code, "%s", err.Error())
-		}
-	}
-	return nil
+	})
 }
 
 // metaError translates what the metadata says, nil if err is not theirs.
 func metaError(err error) *protocol.Error {
-	for _, row := range []struct {
-		is   error
-		code protocol.Code
-	}{
+	return coded(err, []coding{
 		{state.ErrExists, protocol.CodeExists},
 		{state.ErrNotFound, protocol.CodeNoSuchTopic},
 		{state.ErrInvalid, protocol.CodeBadRequest},
@@ -102,10 +102,5 @@ func metaError(err error) *protocol.Error {
 		{meta.ErrUnknown, protocol.CodeTimeout},
 		{meta.ErrBusy, protocol.CodeOverloaded},
 		{meta.ErrClosed, protocol.CodeShuttingDown},
-	} {
-		if errors.Is(err, row.is) {
-			return protocol.Errorf(row.code, "%s", err.Error())
-		}
-	}
-	return nil
+	})
 }
