@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/danubemq/danube/cmd/danube/settings"
 )
 
 // defaultBroker is where a client looks when neither --broker nor DANUBE_BROKER says otherwise.
@@ -90,7 +92,7 @@ func unknownCommand(cmd *cobra.Command, given string) error {
 		names = append(names, c.Name())
 	}
 	err := usagef("unknown command %q", strings.TrimPrefix(cmd.CommandPath()+" "+given, "danube "))
-	if near := nearest(given, names); near != "" {
+	if near := settings.Nearest(given, names); near != "" {
 		return withHint(err, "did you mean %s %s?", cmd.CommandPath(), near)
 	}
 	return withHint(err, "%s --help lists the commands", cmd.CommandPath())

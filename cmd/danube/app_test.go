@@ -132,14 +132,3 @@ func TestBrokerAddresses(t *testing.T) {
 		})
 	}
 }
-
-func TestNearest(t *testing.T) {
-	names := []string{"create", "delete", "describe", "list", "peek", "verify", "truncate"}
-	for given, want := range map[string]string{
-		"creat": "create", "lsit": "list", "desc": "describe", "verfy": "verify", "deleet": "delete", "x": "", "frobnicate": "",
-	} {
-		if got := nearest(given, names); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", given, got, want)
-		}
-	}
-}

@@ -3,157 +3,124 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/danubemq/danube/cmd/danube/settings"
 )
 
-// config is what a broker is started with: defaults, file, environment and
-// flags in one, checked. Its keys are those of settings; standalone.go turns it
-// into the broker's own configuration.
-type config struct {
-	DataDir         string             `koanf:"data_dir"`
-	Host            string             `koanf:"host"`
-	ClientPort      int                `koanf:"client_port"`
-	HTTPPort        int                `koanf:"http_port"`
-	LogLevel        string             `koanf:"log_level"`
-	Pprof           bool               `koanf:"pprof"`
-	Cluster         clusterConfig      `koanf:"cluster"`
-	Memory          memoryConfig       `koanf:"memory"`
-	Subscription    subscriptionConfig `koanf:"subscription"`
-	ShutdownTimeout time.Duration      `koanf:"shutdown_timeout"`
-	Storage         storageConfig      `koanf:"storage"`
+// configuration is `danube config`.
+func (a *app) configuration() *cobra.Command {
+	return group("config", "Check a configuration, or show the effective one", a.configCheck(), a.configShow())
 }
 
-type clusterConfig struct {
-	Name      string `koanf:"name"`
-	Advertise string `koanf:"advertise"`
-}
-
-type memoryConfig struct {
-	Limit int64 `koanf:"limit"` // bytes; 0 for auto
-}
-
-type subscriptionConfig struct {
-	GapWait time.Duration `koanf:"gap_wait"`
-}
-
-type storageConfig struct {
-	Durability string    `koanf:"durability"`
-	WAL        walConfig `koanf:"wal"`
-}
-
-type walConfig struct {
-	SegmentBytes int64         `koanf:"segment_bytes"`
-	SegmentAge   time.Duration `koanf:"segment_age"`
-	Sync         string        `koanf:"sync"`
-	SyncInterval time.Duration `koanf:"sync_interval"`
-}
-
-// The share of memory that memory.limit takes when it is auto, and where it stops.
-const (
-	autoMemoryShare   = 4
-	autoMemoryMax     = 4 << 30
-	unknownMachine    = 4 << 30 // what is assumed where the system does not tell
-	memoryLimitAtMost = "a quarter of the machine's memory, at most 4 GiB"
-)
-
-// memoryLimit is memory.limit in bytes, auto resolved for a machine with total bytes.
-func (c config) memoryLimit(total int64) int64 {
-	if c.Memory.Limit > 0 {
-		return c.Memory.Limit
+func (a *app) configCheck() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a configuration file and name every problem with its line",
+		Args:  wantArgs("FILE"),
 	}
-	if total <= 0 {
-		total = unknownMachine
-	}
-	return min(total/autoMemoryShare, autoMemoryMax)
-}
-
-// machineMemory is the memory this process may use in bytes: the machine's, or the
-// control group's if that is less. 0 where the system does not tell.
-func machineMemory() int64 {
-	total := memTotal()
-	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		text, err := os.ReadFile(file)
+	lenient := addLenient(cmd.Flags())
+	output := addOutput(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		warnings, err := settings.Check(settings.Sources{File: args[0], Lenient: *lenient})
+		if output.value == "json" {
+			return errors.Join(printJSON(a.out, checkReport{args[0], err == nil, messages(err), warnings}), quietly(err, exitUsage))
+		}
+		for _, w := range warnings {
+			a.noticef("danube: warning: %s", w)
+		}
 		if err != nil {
-			continue
+			return &failure{code: exitUsage, err: err}
 		}
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && (total == 0 || n < total) {
-			total = n
-		}
+		fmt.Fprintf(a.out, "%s: valid\n", args[0])
+		return nil
 	}
-	return total
+	return cmd
 }
 
-func memTotal() int64 {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.SplitSeq(string(text), "\n") {
-		fields := strings.Fields(line)
-		if len(fields) == 3 && fields[0] == "MemTotal:" && fields[2] == "kB" {
-			kib, err := strconv.ParseInt(fields[1], 10, 64)
-			if err != nil {
-				return 0
-			}
-			return kib << 10
-		}
-	}
-	return 0
+// checkReport is config check -o json.
+type checkReport struct {
+	File     string   `json:"file"`
+	Valid    bool     `json:"valid"`
+	Problems []string `json:"problems"`
+	Warnings []string `json:"warnings"`
 }
 
-// refuse names what the settings ask for and this version does not have, and
-// what has no effect as things stand: the first is an error, the second a warning.
-func (s *settingsRead) refuse() (warnings []string, err error) {
-	var errs []error
-	for _, later := range laterSettings() {
-		v, from := s.text(later.key), s.origins[later.key]
-		if slices.Contains(later.neutral, v) || from.kind == fromDefault {
-			continue
-		}
-		if later.refused != "" {
-			errs = append(errs, fmt.Errorf("%s: %s is %s: %s", from.where(), later.key, s.shown(later.key), later.refused))
-			continue
-		}
-		warnings = append(warnings, fmt.Sprintf("%s: %s has no effect: %s", from.where(), later.key, later.idle))
+// messages is the texts of a joined error, one problem each.
+func messages(err error) []string {
+	if err == nil {
+		return nil
 	}
-	return warnings, errors.Join(errs...)
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []string
+		for _, e := range joined.Unwrap() {
+			all = append(all, messages(e)...)
+		}
+		return all
+	}
+	return []string{err.Error()}
 }
 
-// laterSetting is a known key whose matter this version does not have.
-type laterSetting struct {
-	key     string
-	neutral []string // values that ask for nothing
-	refused string   // why another value is an error
-	idle    string   // why another value is a warning
+// quietly is the exit code without a text, for errors that were printed as part of the result.
+func quietly(err error, code int) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{code: code, err: errQuiet}
 }
 
-func laterSettings() []laterSetting {
-	const (
-		oneBroker = "this version runs one broker alone, without a cluster to join"
-		noBuffer  = "this version has no write buffer"
-		noTiers   = "this version stores on the broker's own disk only"
-		never     = "sealed segments stay on this disk; nothing is deleted from it but what a topic's retention says"
-	)
-	return []laterSetting{
-		{key: "storage.mode", neutral: []string{"local"}, refused: noTiers + " (local)"},
-		{key: "storage.durability", neutral: []string{"auto", "local"}, refused: noTiers + ": acknowledgements survive at level local"},
-		{key: "storage.durable.url", neutral: []string{""}, refused: noTiers},
-		{key: "storage.write_buffer.endpoints", neutral: []string{"[]"}, refused: noBuffer},
-		{key: "cluster.seeds", neutral: []string{"[]"}, refused: oneBroker},
-		{key: "cluster.expect", neutral: []string{"0"}, refused: oneBroker},
-		{key: "cluster.voters", neutral: []string{"3"}, idle: oneBroker},
-		{key: "cluster.lease", neutral: []string{"3s"}, idle: oneBroker},
-		{key: "cluster.copy_delay", neutral: []string{"5m"}, idle: oneBroker},
-		{key: "cluster.drain_parallel", neutral: []string{"16"}, idle: oneBroker},
-		{key: "storage.write_buffer.wait_replicas", neutral: []string{"1"}, idle: noBuffer},
-		{key: "storage.write_buffer.wait_timeout", neutral: []string{"100ms"}, idle: noBuffer},
-		{key: "storage.write_buffer.on_wait_timeout", neutral: []string{"fail"}, idle: noBuffer},
-		{key: "storage.write_buffer.max_bytes", neutral: []string{"1GiB"}, idle: noBuffer},
-		{key: "storage.local_retention.time", neutral: []string{"48h"}, idle: never},
-		{key: "storage.local_retention.bytes", neutral: []string{"20GiB"}, idle: never},
+func (a *app) configShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show the effective configuration and where each value comes from",
+		Args:  wantArgs(),
 	}
+	file := addConfigFlags(cmd)
+	lenient := addLenient(cmd.Flags())
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		src := settings.Sources{File: a.configFile(*file), Env: a.env, Flags: cmd.Flags(), Lenient: *lenient}
+		all, warnings, err := settings.Show(src)
+		if err != nil {
+			return &failure{code: exitUsage, err: err}
+		}
+		for _, w := range warnings {
+			a.noticef("danube: warning: %s", w)
+		}
+		if output.value == "json" {
+			return printJSON(a.out, shownSettings{all})
+		}
+		t := table{header: []string{"key", "value", "from"}}
+		for _, d := range all {
+			t.add(d.Key, d.Value, d.From)
+		}
+		return t.print(a.out)
+	}
+	return cmd
+}
+
+// shownSettings is config show -o json.
+type shownSettings struct {
+	Settings []settings.Shown `json:"settings"`
+}
+
+// configFile is --config, else DANUBE_CONFIG.
+func (a *app) configFile(flag string) string {
+	if flag != "" {
+		return flag
+	}
+	return a.getenv("DANUBE_CONFIG")
+}
+
+// addConfigFlags adds --config and the flags of settings.
+func addConfigFlags(cmd *cobra.Command) *string {
+	file := cmd.Flags().String("config", "", "configuration `FILE` in YAML (DANUBE_CONFIG)")
+	settings.AddFlags(cmd.Flags())
+	return file
+}
+
+func addLenient(fs *pflag.FlagSet) *bool {
+	return fs.Bool("config-lenient", false, "unknown keys are warnings, for a rollback to a version that lacks them")
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,49 +55,6 @@ func TestEveryCommandAndFlagIsDocumented(t *testing.T) {
 	walk(root)
 	if seen < 25 {
 		t.Errorf("only %d commands were looked at", seen)
-	}
-}
-
-// TestEverySettingIsDocumented with its default, its flag and its variable's form.
-func TestEverySettingIsDocumented(t *testing.T) {
-	page := readDoc(t, "configuration.md")
-	for _, d := range settings() {
-		row := "| `" + d.key + "` |"
-		if d.value != "" {
-			row += fmt.Sprintf(" `%s` |", d.value)
-		}
-		if d.flag != "" {
-			row += fmt.Sprintf(" `--%s` |", d.flag)
-		}
-		if !strings.Contains(page, row) {
-			t.Errorf("docs/configuration.md lacks a row that begins %s", row)
-		}
-	}
-	if !strings.Contains(page, envName("storage.wal.sync")) {
-		t.Error("docs/configuration.md does not say how variables are named")
-	}
-}
-
-// TestEveryDocumentedKeyExists: the example of the page is valid, and no row names a key that is none.
-func TestEveryDocumentedKeyExists(t *testing.T) {
-	page := readDoc(t, "configuration.md")
-	known := map[string]bool{}
-	for _, d := range settings() {
-		known[d.key] = true
-	}
-	for line := range strings.Lines(page) {
-		key, _, ok := strings.Cut(strings.TrimPrefix(line, "| `"), "` |")
-		if ok && strings.HasPrefix(line, "| `") && !known[key] {
-			t.Errorf("docs/configuration.md names %s, which does not exist", key)
-		}
-	}
-	_, example, ok := strings.Cut(page, "```yaml\n")
-	if !ok {
-		t.Fatal("docs/configuration.md has no example")
-	}
-	example, _, _ = strings.Cut(example, "```")
-	if _, _, err := load(t, writeConfig(t, example), nil, nil); err != nil {
-		t.Errorf("the example of docs/configuration.md: %v", err)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/danubemq/danube/cmd/danube/settings"
 )
 
 // choice is a flag that takes one of a few words.
@@ -50,11 +52,11 @@ func addOutput(cmd *cobra.Command, more ...string) *choice {
 // sizeFlag takes bytes with a unit: 512, 4KiB, 64MiB.
 type sizeFlag int64
 
-func (s *sizeFlag) String() string { return formatSize(int64(*s)) }
+func (s *sizeFlag) String() string { return settings.FormatSize(int64(*s)) }
 func (s *sizeFlag) Type() string   { return "size" }
 
 func (s *sizeFlag) Set(text string) error {
-	n, err := parseSize(text)
+	n, err := settings.ParseSize(text)
 	*s = sizeFlag(n)
 	return err
 }
@@ -69,11 +71,11 @@ func addSize(fs *pflag.FlagSet, name string, value int64, usage string) *int64 {
 // durationFlag takes a time with a unit: 90s, 48h, 7d.
 type durationFlag time.Duration
 
-func (d *durationFlag) String() string { return formatDuration(time.Duration(*d)) }
+func (d *durationFlag) String() string { return settings.FormatDuration(time.Duration(*d)) }
 func (d *durationFlag) Type() string   { return "duration" }
 
 func (d *durationFlag) Set(text string) error {
-	v, err := parseDuration(text)
+	v, err := settings.ParseDuration(text)
 	*d = durationFlag(v)
 	return err
 }
@@ -92,7 +94,7 @@ func (c *countFlag) String() string { return fmt.Sprint(int64(*c)) }
 func (c *countFlag) Type() string   { return "number" }
 
 func (c *countFlag) Set(text string) error {
-	n, err := parseCount(text)
+	n, err := settings.ParseCount(text)
 	*c = countFlag(n)
 	return err
 }

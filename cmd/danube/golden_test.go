@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -86,7 +87,7 @@ func TestGoldenJSON(t *testing.T) {
 		"segment-verify":        exampleSegment(),
 		"wal-verify":            walReport{Directory: "d", Files: 1, Bytes: 8192, Messages: 4, Partitions: []walPartition{{Topic: "/default/orders", TopicID: "0001", Files: 1, Bytes: 8192, Messages: 4, First: 5, End: 9}}},
 		"config-check":          checkReport{File: "danube.yaml", Problems: []string{"danube.yaml:1: unknown key x"}},
-		"config-show":           shownSettings{[]shownSetting{{"data_dir", "/d", "--data-dir"}}},
+		"config-show":           shownSettings{[]settings.Shown{{Key: "data_dir", Value: "/d", From: "--data-dir"}}},
 		"version":               versionReport{"1.0.0", "abc", "go1.26", "linux/amd64", formatVersion{1, 1, 1}},
 		"bench":                 benchResult{1_000_000, 1 << 30, 1.5, 666666.7, 100, 900.5, 2000, 31000, 0},
 	} {

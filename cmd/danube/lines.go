@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/danubemq/danube/cmd/danube/settings"
 )
 
 // lineReader cuts any bytes into lines. A line is what stands between newlines; a last one without a newline counts,
@@ -23,7 +25,7 @@ type tooLongError struct {
 }
 
 func (e *tooLongError) Error() string {
-	return fmt.Sprintf("%d bytes are more than a message may have (%s)", e.bytes, formatSize(int64(e.limit)))
+	return fmt.Sprintf("%d bytes are more than a message may have (%s)", e.bytes, settings.FormatSize(int64(e.limit)))
 }
 
 func newLineReader(r io.Reader, limit int) *lineReader {

@@ -4,8 +4,8 @@
 //
 // There is one file per subcommand. What they share: app.go (the streams, the
 // root command), errors.go (exit codes, what is printed when something fails),
-// output.go (tables and JSON), parse.go and flags.go (values of flags),
-// config.go with settings.go and load.go (the broker's configuration).
+// output.go (tables and JSON), parse.go and flags.go (values of flags). The
+// broker's configuration is the package settings.
 package main
 
 import (

@@ -7,45 +7,6 @@ import (
 	"github.com/danubemq/danube/protocol"
 )
 
-func TestParseSize(t *testing.T) {
-	for text, want := range map[string]int64{
-		"0": 0, "512": 512, "512B": 512, "4KiB": 4096, "64MiB": 64 << 20, "20GiB": 20 << 30, "1TiB": 1 << 40, "1.5MiB": 3 << 19, "1 KiB": 1024,
-		"9223372036854775807": 1<<63 - 1,
-	} {
-		got, err := parseSize(text)
-		if err != nil || got != want {
-			t.Errorf("parseSize(%q) = %d, %v, want %d", text, got, err, want)
-		}
-		if again, err := parseSize(formatSize(got)); err != nil || again != got {
-			t.Errorf("%d is printed as %q and read as %d, %v", got, formatSize(got), again, err)
-		}
-	}
-	for _, text := range []string{"", "KiB", "-1", "4KB", "4k", "4 MB", "1e3", "0x10", "1.2.3", "9223372036854775808", "9999999TiB", "1KiBs", "∞"} {
-		if got, err := parseSize(text); err == nil {
-			t.Errorf("parseSize(%q) = %d, want an error", text, got)
-		}
-	}
-}
-
-func TestParseDuration(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"0": 0, "0s": 0, "100ms": 100 * time.Millisecond, "90s": 90 * time.Second, "48h": 48 * time.Hour, "7d": 7 * 24 * time.Hour, "1h30m": 90 * time.Minute,
-	} {
-		got, err := parseDuration(text)
-		if err != nil || got != want {
-			t.Errorf("parseDuration(%q) = %v, %v, want %v", text, got, err, want)
-		}
-		if again, err := parseDuration(formatDuration(got)); err != nil || again != got {
-			t.Errorf("%v is printed as %q and read as %v, %v", got, formatDuration(got), again, err)
-		}
-	}
-	for _, text := range []string{"", "10", "-5s", "-1d", "d", "1.5d", "5 minutes", "99999999999d"} {
-		if got, err := parseDuration(text); err == nil {
-			t.Errorf("parseDuration(%q) = %v, want an error", text, got)
-		}
-	}
-}
-
 func TestParsePosition(t *testing.T) {
 	at := func(s string) int64 {
 		v, err := time.Parse(time.RFC3339, s)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -73,7 +74,7 @@ func (a *app) runProduce(ctx context.Context, topic string, args []string, f pro
 	if _, _, err := topicPart(topic); err != nil {
 		return err
 	}
-	settings, err := f.topic.config()
+	wanted, err := f.topic.config()
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (a *app) runProduce(ctx context.Context, topic string, args []string, f pro
 		return err
 	}
 	defer c.Close()
-	producer, err := a.openProducer(ctx, c, topic, client.ProducerConfig{Name: f.producer, Compression: codec, Create: &settings})
+	producer, err := a.openProducer(ctx, c, topic, client.ProducerConfig{Name: f.producer, Compression: codec, Create: &wanted})
 	if err != nil {
 		return failed(err, "produce to %s", topic)
 	}
@@ -151,7 +152,7 @@ func (a *app) openInput(args []string, f produceFlags) (*input, error) {
 		}}, nil
 	case *f.count > 0:
 		if *f.size > int64(messageLimit()) {
-			return nil, usagef("--size %s: a message may have %s", formatSize(*f.size), formatSize(int64(messageLimit())))
+			return nil, usagef("--size %s: a message may have %s", settings.FormatSize(*f.size), settings.FormatSize(int64(messageLimit())))
 		}
 		return a.repeated(generated(int(*f.size)), *f.count), nil
 	case f.file == "-":

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/disk"
 )
@@ -36,8 +37,8 @@ func (a *app) standalone() *cobra.Command {
 	file := addConfigFlags(cmd)
 	lenient := addLenient(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		src := sources{file: a.configFile(*file), env: a.env, flags: cmd.Flags(), lenient: *lenient}
-		cfg, warnings, err := loadConfig(src)
+		src := settings.Sources{File: a.configFile(*file), Env: a.env, Flags: cmd.Flags(), Lenient: *lenient}
+		cfg, warnings, err := settings.Load(src)
 		if err != nil {
 			return &failure{code: exitUsage, err: err}
 		}
@@ -58,7 +59,7 @@ func (a *app) logger(level string) *slog.Logger {
 }
 
 // brokerConfig is the one place where settings become the broker's configuration.
-func brokerConfig(cfg config, log *slog.Logger) (broker.Config, error) {
+func brokerConfig(cfg settings.Config, log *slog.Logger) (broker.Config, error) {
 	dir, err := filepath.Abs(cfg.DataDir)
 	if err != nil {
 		return broker.Config{}, fmt.Errorf("find the data directory: %w", err)
@@ -78,13 +79,13 @@ func brokerConfig(cfg config, log *slog.Logger) (broker.Config, error) {
 			SegmentBytes: cfg.Storage.WAL.SegmentBytes, SegmentAge: cfg.Storage.WAL.SegmentAge,
 			Sync: sync, SyncInterval: cfg.Storage.WAL.SyncInterval,
 		},
-		Memory: cfg.memoryLimit(machineMemory()), GapWait: cfg.Subscription.GapWait, Log: log,
+		Memory: cfg.MemoryLimit(settings.MachineMemory()), GapWait: cfg.Subscription.GapWait, Log: log,
 	}, nil
 }
 
 // advertised is the address that clients are told when the broker listens on all: nobody can dial that one. "" leaves
 // it at the address of the listener, also where the port is the system's choice and cannot be told yet.
-func advertised(cfg config) string {
+func advertised(cfg settings.Config) string {
 	host := cfg.Cluster.Advertise
 	if _, _, err := net.SplitHostPort(host); err == nil {
 		return host
@@ -128,7 +129,7 @@ func url(listening, advertise string) string {
 	return "http://" + listening
 }
 
-func (a *app) runStandalone(ctx context.Context, cfg config, log *slog.Logger) error {
+func (a *app) runStandalone(ctx context.Context, cfg settings.Config, log *slog.Logger) error {
 	bc, err := brokerConfig(cfg, log)
 	if err != nil {
 		return err
@@ -179,7 +180,7 @@ func closeWithin(limit time.Duration, stop func() error) error {
 		}
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("stop: not done after %s (shutdown_timeout): what was acknowledged is stored, the next start recovers", formatDuration(limit))
+		return fmt.Errorf("stop: not done after %s (shutdown_timeout): what was acknowledged is stored, the next start recovers", settings.FormatDuration(limit))
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/danubemq/danube/cmd/danube/settings"
 )
 
 // running is a broker in this process.
@@ -309,7 +311,8 @@ func TestAdvertised(t *testing.T) {
 		"told, free port":        {"0.0.0.0", "broker.example", 0, ""},
 		"told beside an address": {"10.0.0.1", "broker.example", 6650, "broker.example:6650"},
 	} {
-		cfg := config{Host: c.host, ClientPort: c.port, Cluster: clusterConfig{Advertise: c.advertise}}
+		cfg := settings.Config{Host: c.host, ClientPort: c.port}
+		cfg.Cluster.Advertise = c.advertise
 		if got := advertised(cfg); got != c.want {
 			t.Errorf("%s: clients are told %q, want %q", name, got, c.want)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -100,7 +101,7 @@ func describeSubscription(w io.Writer, topic string, d protocol.SubDescription) 
 func subOptions(o protocol.SubOptions) string {
 	var parts []string
 	add := func(name, value string) { parts = append(parts, name+" "+value) }
-	ms := func(n int64) string { return formatDuration(time.Duration(n) * time.Millisecond) }
+	ms := func(n int64) string { return settings.FormatDuration(time.Duration(n) * time.Millisecond) }
 	if o.MaxUnacked > 0 {
 		add("max unacked", strconv.Itoa(o.MaxUnacked))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -93,12 +94,12 @@ func (a *app) topicCreate() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		settings, err := flags.config()
+		cfg, err := flags.config()
 		if err != nil {
 			return err
 		}
-		settings.RetentionMS, settings.RetentionBytes = keep.Milliseconds(), *size
-		made, err := ask(cmd.Context(), a, (*client.Admin).TopicCreate, protocol.TopicCreate{Topic: name, Config: settings})
+		cfg.RetentionMS, cfg.RetentionBytes = keep.Milliseconds(), *size
+		made, err := ask(cmd.Context(), a, (*client.Admin).TopicCreate, protocol.TopicCreate{Topic: name, Config: cfg})
 		if err != nil {
 			return failed(err, "create topic %s", name)
 		}
@@ -178,10 +179,10 @@ func levelOf(reliable bool, level string) string {
 func retention(ms, bytes int64) string {
 	var parts []string
 	if ms > 0 {
-		parts = append(parts, formatDuration(time.Duration(ms)*time.Millisecond))
+		parts = append(parts, settings.FormatDuration(time.Duration(ms)*time.Millisecond))
 	}
 	if bytes > 0 {
-		parts = append(parts, formatSize(bytes))
+		parts = append(parts, settings.FormatSize(bytes))
 	}
 	if len(parts) == 0 {
 		return "all"

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"errors"
@@ -49,42 +49,42 @@ func (o origin) where() string {
 	return "default"
 }
 
-// sources is what a configuration is read from.
-type sources struct {
-	file    string // "" for none
-	env     []string
-	flags   *pflag.FlagSet // nil for none
-	lenient bool           // unknown keys are warnings
+// Sources is what a configuration is read from.
+type Sources struct {
+	File    string // "" for none
+	Env     []string
+	Flags   *pflag.FlagSet // nil for none
+	Lenient bool           // unknown keys are warnings
 }
 
-// settingsRead is a configuration with the origin of every value.
-type settingsRead struct {
-	values   *koanf.Koanf
+// values is a configuration with the origin of every value.
+type values struct {
+	by       *koanf.Koanf
 	origins  map[string]origin
 	known    map[string]setting
 	unknown  []string // lenient: what was passed over
 	problems []error
 }
 
-// readSettings merges the sources, later ones over earlier ones. It returns what it could read together with an error
+// read merges the sources, later ones over earlier ones. It returns what it could read together with an error
 // that names every problem with its place, so that one run shows them all.
-func readSettings(src sources) (*settingsRead, error) {
-	s := &settingsRead{values: koanf.New("."), origins: map[string]origin{}, known: map[string]setting{}}
-	for _, d := range settings() {
+func read(src Sources) (*values, error) {
+	s := &values{by: koanf.New("."), origins: map[string]origin{}, known: map[string]setting{}}
+	for _, d := range keys() {
 		s.known[d.key] = d
 		s.put(d.key, d.value, origin{})
 	}
-	if src.file != "" {
-		if err := s.readFile(src.file, src.lenient); err != nil {
+	if src.File != "" {
+		if err := s.readFile(src.File, src.Lenient); err != nil {
 			return s, err
 		}
 	}
-	if err := s.readEnv(src.env, src.lenient); err != nil {
+	if err := s.readEnv(src.Env, src.Lenient); err != nil {
 		return s, err
 	}
-	if src.flags != nil {
-		for _, d := range settings() {
-			if f := src.flags.Lookup(d.flag); d.flag != "" && f != nil && f.Changed {
+	if src.Flags != nil {
+		for _, d := range keys() {
+			if f := src.Flags.Lookup(d.flag); d.flag != "" && f != nil && f.Changed {
 				s.put(d.key, f.Value.String(), origin{kind: fromFlag, name: d.flag})
 			}
 		}
@@ -92,48 +92,74 @@ func readSettings(src sources) (*settingsRead, error) {
 	return s, errors.Join(s.problems...)
 }
 
-// loadConfig reads and judges the configuration of a broker.
-func loadConfig(src sources) (config, []string, error) {
-	s, err := readSettings(src)
+// Load reads and judges the configuration of a broker.
+func Load(src Sources) (Config, []string, error) {
+	s, err := read(src)
 	if err != nil {
-		return config{}, nil, err
+		return Config{}, nil, err
 	}
 	warnings, err := s.refuse()
 	if err != nil {
-		return config{}, nil, err
+		return Config{}, nil, err
 	}
 	cfg, err := s.config()
 	return cfg, append(s.unknown, warnings...), err
 }
 
 // put sets a known key, or records why it cannot.
-func (s *settingsRead) put(key string, raw any, from origin) {
+func (s *values) put(key string, raw any, from origin) {
 	v, err := s.known[key].parse(raw)
 	if err != nil {
 		s.problems = append(s.problems, fmt.Errorf("%s: %s: %w", from.where(), key, err))
 		return
 	}
 	// Set fails only without a key.
-	_ = s.values.Set(key, v)
+	_ = s.by.Set(key, v)
 	s.origins[key] = from
 }
 
 // text is a value as it would stand in the file.
-func (s *settingsRead) text(key string) string { return s.known[key].format(s.values.Get(key)) }
+func (s *values) text(key string) string { return s.known[key].format(s.by.Get(key)) }
 
 // shown is text, a secret that is set replaced.
-func (s *settingsRead) shown(key string) string {
+func (s *values) shown(key string) string {
 	if v := s.text(key); !s.known[key].secret || v == s.known[key].value {
 		return v
 	}
 	return "(set, not shown)"
 }
 
+// Check reads a file and judges it as Load does, but goes on: the error names every problem, one a line.
+func Check(src Sources) (warnings []string, err error) {
+	s, err := read(src)
+	warnings, refused := s.refuse()
+	return append(s.unknown, warnings...), errors.Join(err, refused)
+}
+
+// Shown is one value of the effective configuration as it may be printed.
+type Shown struct {
+	Key   string `json:"key"`
+	Value string `json:"value"` // a secret is replaced
+	From  string `json:"from"`  // default, file:line, the variable or the flag
+}
+
+// Show reads the effective configuration, in the order of the documentation. It does not judge what Load refuses.
+func Show(src Sources) (shown []Shown, warnings []string, err error) {
+	s, err := read(src)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, d := range keys() {
+		shown = append(shown, Shown{d.key, s.shown(d.key), s.origins[d.key].where()})
+	}
+	return shown, s.unknown, nil
+}
+
 // config fills the typed configuration.
-func (s *settingsRead) config() (config, error) {
-	var c config
-	if err := s.values.Unmarshal("", &c); err != nil {
-		return config{}, fmt.Errorf("read configuration: %w", err)
+func (s *values) config() (Config, error) {
+	var c Config
+	if err := s.by.Unmarshal("", &c); err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
 	}
 	return c, nil
 }
@@ -155,7 +181,7 @@ func (b bytesProvider) ReadBytes() ([]byte, error)    { return b, nil }
 func (b bytesProvider) Read() (map[string]any, error) { return nil, errors.ErrUnsupported }
 
 // readFile merges a YAML file.
-func (s *settingsRead) readFile(file string, lenient bool) error {
+func (s *values) readFile(file string, lenient bool) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
@@ -173,7 +199,7 @@ func (s *settingsRead) readFile(file string, lenient bool) error {
 }
 
 // merge puts a section of a file, keys in the order of their lines.
-func (s *settingsRead) merge(section string, m map[string]any, at func(string) origin, lenient bool) {
+func (s *values) merge(section string, m map[string]any, at func(string) origin, lenient bool) {
 	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int {
 		if d := at(section+a).line - at(section+b).line; d != 0 {
 			return d
@@ -201,7 +227,7 @@ func (s *settingsRead) merge(section string, m map[string]any, at func(string) o
 	}
 }
 
-func (s *settingsRead) isSection(key string) bool {
+func (s *values) isSection(key string) bool {
 	for k := range s.known {
 		if strings.HasPrefix(k, key+".") {
 			return true
@@ -211,7 +237,7 @@ func (s *settingsRead) isSection(key string) bool {
 }
 
 // unknownKey records a key that does not exist, with the one that was probably meant.
-func (s *settingsRead) unknownKey(key string, from origin, lenient bool) {
+func (s *values) unknownKey(key string, from origin, lenient bool) {
 	names := slices.Sorted(maps.Keys(s.known))
 	for _, k := range slices.Clone(names) {
 		for i := strings.LastIndexByte(k, '.'); i > 0; i = strings.LastIndexByte(k[:i], '.') {
@@ -245,14 +271,14 @@ func nearestKey(key string, names []string) string {
 	if same := named(last(key)); same != "" {
 		return same
 	}
-	if near := nearest(key, names); near != "" {
+	if near := Nearest(key, names); near != "" {
 		return near
 	}
 	var lasts []string
 	for _, k := range names {
 		lasts = append(lasts, last(k))
 	}
-	if near := nearest(last(key), lasts); near != "" {
+	if near := Nearest(last(key), lasts); near != "" {
 		return named(near)
 	}
 	return ""
@@ -296,7 +322,7 @@ func yamlError(file string, err error) error {
 
 // readEnv merges the DANUBE_ variables. Variables that other parts use, and those that Kubernetes sets for a service
 // of the name danube, are no settings. An unknown one that is near a setting is an error like an unknown key.
-func (s *settingsRead) readEnv(environ []string, lenient bool) error {
+func (s *values) readEnv(environ []string, lenient bool) error {
 	byName := map[string]string{}
 	for key := range s.known {
 		byName[envName(key)] = key
@@ -309,7 +335,7 @@ func (s *settingsRead) readEnv(environ []string, lenient bool) error {
 				s.put(key, value, origin{kind: fromEnv, name: name})
 				return "", nil
 			}
-			if near := nearest(name, slices.Sorted(maps.Keys(byName))); near != "" && !foreignVariable(name) {
+			if near := Nearest(name, slices.Sorted(maps.Keys(byName))); near != "" && !foreignVariable(name) {
 				text := fmt.Sprintf("unknown variable %s; did you mean %s?", name, near)
 				if lenient {
 					s.unknown = append(s.unknown, text)

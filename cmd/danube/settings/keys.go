@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // setting is one key of the configuration: what it may be, its default and what it does.
@@ -37,9 +39,9 @@ const (
 	hostSetting
 )
 
-// settings is every key there is, in the order of the documentation. Keys of later versions are known here, so that
-// one file serves a fleet in an upgrade; config.go says which of them are refused.
-func settings() []setting {
+// keys is every key there is, in the order of the documentation. Keys of later versions are known here, so that
+// one file serves a fleet in an upgrade; later.go says which of them are refused.
+func keys() []setting {
 	return []setting{
 		{key: "data_dir", value: "./danube-data", flag: "data-dir", doc: "directory of everything the broker keeps"},
 		{key: "host", kind: hostSetting, value: "127.0.0.1", flag: "host", doc: "address to listen on"},
@@ -78,6 +80,20 @@ func settings() []setting {
 	}
 }
 
+// AddFlags adds one flag for each setting that has one. Load reads and checks their values, so that a flag is judged like
+// a line of the file.
+func AddFlags(fs *pflag.FlagSet) {
+	for _, d := range keys() {
+		switch {
+		case d.flag == "":
+		case d.kind == boolSetting:
+			fs.Bool(d.flag, d.value == "true", d.doc)
+		default:
+			fs.String(d.flag, d.value, d.doc)
+		}
+	}
+}
+
 // envName is the variable that sets a key: DANUBE_STORAGE_WAL_SYNC.
 func envName(key string) string {
 	return "DANUBE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
@@ -95,7 +111,7 @@ func (s setting) parse(raw any) (any, error) {
 	}
 	switch s.kind {
 	case numberSetting:
-		n, err := parseCount(text)
+		n, err := ParseCount(text)
 		if err != nil {
 			return nil, err
 		}
@@ -104,17 +120,17 @@ func (s setting) parse(raw any) (any, error) {
 		if text == "auto" && s.value == "auto" {
 			return int64(0), nil
 		}
-		n, err := parseSize(text)
+		n, err := ParseSize(text)
 		if err != nil {
 			return nil, err
 		}
-		return n, s.within(n, func(n int64, _ int) string { return formatSize(n) })
+		return n, s.within(n, func(n int64, _ int) string { return FormatSize(n) })
 	case durationSetting:
-		d, err := parseDuration(text)
+		d, err := ParseDuration(text)
 		if err != nil {
 			return nil, err
 		}
-		return d, s.within(int64(d), func(n int64, _ int) string { return formatDuration(time.Duration(n)) })
+		return d, s.within(int64(d), func(n int64, _ int) string { return FormatDuration(time.Duration(n)) })
 	case choiceSetting:
 		return text, s.chosen(text)
 	case boolSetting:
@@ -136,7 +152,7 @@ func (s setting) chosen(text string) error {
 		return nil
 	}
 	list := strings.Join(s.allowed, ", ")
-	if near := nearest(text, s.allowed); near != "" {
+	if near := Nearest(text, s.allowed); near != "" {
 		return fmt.Errorf("%q is not one of %s; did you mean %s?", text, list, near)
 	}
 	return fmt.Errorf("%q is not one of %s", text, list)
@@ -163,9 +179,9 @@ func (s setting) format(v any) string {
 		if v == 0 && s.value == "auto" {
 			return "auto"
 		}
-		return formatSize(v)
+		return FormatSize(v)
 	case time.Duration:
-		return formatDuration(v)
+		return FormatDuration(v)
 	case []string:
 		return "[" + strings.Join(v, ", ") + "]"
 	}
