@@ -181,7 +181,7 @@ func joined(o state.Offsets) state.Offsets {
 // dispatchCursor is the cursor of partition n of a subscription as dispatch takes it.
 func dispatchCursor(m *state.Subscription, n uint32) dispatch.Cursor {
 	from := &m.Cursors[n]
-	c := dispatch.Cursor{Generation: m.Generation, Prefix: from.Prefix}
+	c := dispatch.Cursor{Generation: from.Generation, Prefix: from.Prefix}
 	for _, r := range from.Acked {
 		c.Acked = append(c.Acked, dispatch.Range{Start: r.Start, End: r.End})
 	}

@@ -140,9 +140,9 @@ func TestSubscriptionThatBeginsDuringAResetIsOfTheNewGeneration(t *testing.T) {
 		}
 		begun <- s
 	}()
-	_, err = b.propose(t.Context(), &state.ResetSubscription{Subscription: m.ID, Generation: m.Generation + 1, Start: []uint64{0}})
+	_, err = b.propose(t.Context(), &state.ResetSubscription{Subscription: m.ID, Entries: []state.CursorReset{{Generation: 1}}})
 	p.mu.Unlock()
-	if s := <-begun; err != nil || s == nil || s.d.Generation() != m.Generation+1 {
+	if s := <-begun; err != nil || s == nil || s.d.Generation() != 1 {
 		t.Errorf("begun with %+v after a reset, %v", s, err)
 	}
 }

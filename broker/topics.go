@@ -234,50 +234,93 @@ func subOptions(o protocol.SubOptions) (state.SubscriptionOptions, error) {
 func (b *Broker) positions(ctx context.Context, t *state.Topic, at protocol.Position) ([]uint64, error) {
 	out := make([]uint64, t.Settings.Partitions)
 	for n := range out {
-		p, err := b.partition(ctx, partitionKey{t.ID, uint32(n)})
-		if err != nil {
+		var err error
+		if out[n], err = b.position(ctx, partitionKey{t.ID, uint32(n)}, at); err != nil {
 			return nil, err
-		}
-		if out[n], err = p.resolve(at); err != nil {
-			return nil, fmt.Errorf("find the position on %s: %w", p.name(), err)
 		}
 	}
 	return out, nil
 }
 
-// resetSubscription moves a subscription to a position on every partition, or
-// on one and leaves the others where they are.
-func (b *Broker) resetSubscription(ctx context.Context, id state.TopicID, name string, partition int, to protocol.Position) error {
-	view := b.meta.View()
-	t, m := view.TopicByID(id), view.Subscription(id, name)
-	if t == nil || m == nil {
-		return protocol.Errorf(protocol.CodeNoSuchSub, "there is no subscription %q", name)
-	}
-	start, err := b.positions(ctx, t, to)
+// position resolves a position on one partition.
+func (b *Broker) position(ctx context.Context, key partitionKey, at protocol.Position) (uint64, error) {
+	p, err := b.partition(ctx, key)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	subs := b.running(id, name)
-	for n := range start {
-		if partition >= 0 && n != partition {
-			start[n] = m.Cursors[n].Prefix
-			if s := subs[uint32(n)]; s != nil {
-				s.mu.Lock()
-				start[n] = s.d.Cursor().Prefix
-				s.mu.Unlock()
-			}
+	n, err := p.resolve(at)
+	if err != nil {
+		return 0, fmt.Errorf("find the position on %s: %w", p.name(), err)
+	}
+	return n, nil
+}
+
+// resetTries bounds how often a reset begins again because another took its generation.
+const resetTries = 20
+
+// resetSubscription moves a subscription to a position on every partition, or
+// on one; the others stay as they are, acknowledgements above their prefix
+// included.
+func (b *Broker) resetSubscription(ctx context.Context, id state.TopicID, name string, partition int, to protocol.Position) error {
+	t := b.meta.View().TopicByID(id)
+	if t == nil {
+		return protocol.Errorf(protocol.CodeNoSuchTopic, "the topic of subscription %q was deleted", name)
+	}
+	if partition >= int(t.Settings.Partitions) {
+		return protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has no partition %d: it has %d", t.Name, partition, t.Settings.Partitions)
+	}
+	first, end := uint32(0), t.Settings.Partitions
+	if partition >= 0 {
+		first, end = uint32(partition), uint32(partition)+1
+	}
+	todo := make([]state.CursorReset, 0, end-first)
+	for n := first; n < end; n++ {
+		at, err := b.position(ctx, partitionKey{id, n}, to)
+		if err != nil {
+			return err
 		}
+		todo = append(todo, state.CursorReset{Partition: n, Start: at})
 	}
-	if _, err := b.propose(ctx, &state.ResetSubscription{Subscription: m.ID, Generation: m.Generation + 1, Start: start}); err != nil {
-		return fmt.Errorf("reset subscription %s of %s: %w", name, t.Name, err)
-	}
-	// Looked up again: a shell that began meanwhile may know only the cursor from before.
-	for n, s := range b.running(id, name) {
-		if err := s.reset(m.Generation+1, start[n]); err != nil {
+	var err error
+	for range resetTries {
+		if todo, err = b.resetCursors(ctx, t, name, todo); err != nil || len(todo) == 0 {
 			return err
 		}
 	}
-	return nil
+	return protocol.Errorf(protocol.CodeOverloaded, "subscription %s of %s is being moved by others all the time", name, t.Name)
+}
+
+// resetCursors commits resets and lets the shells follow. It returns those
+// that lost their generation to another reset and are to be tried again: two
+// that run side by side are carried out one after the other.
+func (b *Broker) resetCursors(ctx context.Context, t *state.Topic, name string, todo []state.CursorReset) (lost []state.CursorReset, err error) {
+	m := b.meta.View().Subscription(t.ID, name)
+	if m == nil {
+		return nil, protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", t.Name, name)
+	}
+	for i := range todo {
+		todo[i].Generation = m.Cursors[todo[i].Partition].Generation + 1
+	}
+	errs, err := b.proposeEach(ctx, &state.ResetSubscription{Subscription: m.ID, Entries: todo}, len(todo))
+	if err != nil {
+		return nil, fmt.Errorf("reset subscription %s of %s: %w", name, t.Name, err)
+	}
+	shells := b.running(t.ID, name) // looked up after the commit: one that begins later reads it
+	for i, r := range todo {
+		switch err := errs[i]; {
+		case errors.Is(err, state.ErrStaleGeneration):
+			lost = append(lost, r)
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("reset subscription %s on %s:%d: %w", name, t.Name, r.Partition, err)
+		}
+		if s := shells[r.Partition]; s != nil && s.id == m.ID {
+			if err := s.reset(r.Generation, r.Start); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return lost, nil
 }
 
 // running returns the shells of a subscription by partition.

@@ -56,10 +56,14 @@ func (s *State) checkStart(t *Topic, start []uint64) error {
 	}
 	for i, o := range start {
 		if p := s.Partition(t.ID, uint32(i)); o > p.Ceiling {
-			return refuse(ErrInvalid, "start position %d of partition %d lies above the ceiling %d", o, i, p.Ceiling)
+			return aboveCeiling(o, p)
 		}
 	}
 	return nil
+}
+
+func aboveCeiling(start uint64, p *Partition) error {
+	return refuse(ErrInvalid, "start position %d of partition %d lies above the ceiling %d", start, p.Number, p.Ceiling)
 }
 
 func (o SubscriptionOptions) check() error {
@@ -113,19 +117,36 @@ func (c *ResetSubscription) apply(s *State) Result {
 	if old == nil {
 		return Result{Err: refuse(ErrNotFound, "no subscription %d", c.Subscription)}
 	}
-	if old.Generation == c.Generation && c.Generation > 0 && slices.Equal(old.Start, c.Start) {
-		return Result{} // this is the reset that began the generation, again
-	}
-	if c.Generation != old.Generation+1 {
-		return Result{Err: refuse(ErrStaleGeneration, "subscription %s has generation %d", old.Name, old.Generation)}
-	}
-	if err := s.checkStart(s.TopicByID(old.Topic), c.Start); err != nil {
-		return Result{Err: err}
-	}
 	n := *old
-	n.Generation, n.Start, n.Cursors = c.Generation, c.Start, cursorsAt(c.Start)
+	n.Start, n.Cursors = slices.Clone(old.Start), slices.Clone(old.Cursors)
+	r := each(len(c.Entries), func(i int) error { return s.resetCursor(&n, &c.Entries[i]) })
 	s.subs.set(n.ID, &n)
-	return Result{}
+	return r
+}
+
+// resetCursor moves one cursor of sub, which is the caller's own copy.
+func (s *State) resetCursor(sub *Subscription, c *CursorReset) error {
+	p := s.Partition(sub.Topic, c.Partition)
+	if p == nil {
+		return refuse(ErrNotFound, "subscription %s has no partition %d", sub.Name, c.Partition)
+	}
+	cursor, start := &sub.Cursors[c.Partition], &sub.Start[c.Partition]
+	if cursor.Generation == c.Generation && c.Generation > 0 && *start == c.Start {
+		return nil // this is the reset that began the generation, again
+	}
+	if c.Generation != cursor.Generation+1 {
+		return staleGeneration(sub, c.Partition, c.Generation)
+	}
+	if c.Start > p.Ceiling {
+		return aboveCeiling(c.Start, p)
+	}
+	*cursor, *start = Cursor{Generation: c.Generation, Prefix: c.Start}, c.Start
+	return nil
+}
+
+func staleGeneration(sub *Subscription, partition uint32, named uint64) error {
+	return refuse(ErrStaleGeneration, "subscription %s is in generation %d on partition %d: %d was named",
+		sub.Name, sub.Cursors[partition].Generation, partition, named)
 }
 
 func (c *MoveCursors) apply(s *State) Result {
@@ -144,14 +165,14 @@ func (s *State) moveCursor(d *CursorDelta) error {
 	if p.Epoch != d.Epoch {
 		return refuse(ErrStaleEpoch, "partition has epoch %d, not %d", p.Epoch, d.Epoch)
 	}
-	if sub.Generation != d.Generation {
-		return refuse(ErrStaleGeneration, "subscription %s has generation %d, not %d", sub.Name, sub.Generation, d.Generation)
+	old := &sub.Cursors[d.Partition]
+	if old.Generation != d.Generation {
+		return staleGeneration(sub, d.Partition, d.Generation)
 	}
 	// No acknowledgement covers what cannot have been delivered (R18, R21).
 	if n := len(d.Acked); d.Prefix > p.Ceiling || n > 0 && d.Acked[n-1].End > p.Ceiling {
 		return refuse(ErrInvalid, "acknowledged above the ceiling %d", p.Ceiling)
 	}
-	old := &sub.Cursors[d.Partition]
 	cursor := old.move(&CursorDelta{
 		Acked: old.cumulative(d.Prefix, p.Ranges).Union(d.Acked), Counts: d.Counts, Due: d.Due,
 	})
@@ -183,7 +204,7 @@ func (c *Cursor) cumulative(prefix uint64, ranges []Range) Offsets {
 
 // move returns the cursor with what d adds. A delivery count only grows; the latest due time wins.
 func (c *Cursor) move(d *CursorDelta) Cursor {
-	var n Cursor
+	n := Cursor{Generation: c.Generation}
 	n.Prefix, n.Acked = c.Acked.Union(d.Acked).fold(c.Prefix)
 	n.Counts = c.Counts.merge(d.Counts, &n, func(old, new uint64) uint64 { return max(old, new) })
 	n.Due = c.Due.merge(d.Due, &n, func(_, new uint64) uint64 { return new })

@@ -41,7 +41,7 @@ func goldenCommands() []goldenCommand {
 		{"create-subscription", &CreateSubscription{topicID(1), "s", KeyShared, opt, []uint64{0, 1 << 40}}},
 		{"set-subscription", &SetSubscription{5, opt}},
 		{"delete-subscription", &DeleteSubscription{5}},
-		{"reset-subscription", &ResetSubscription{5, 2, []uint64{7, 8}}},
+		{"reset-subscription", &ResetSubscription{5, []CursorReset{{1, 2, 7}, {2, 1, 8}}}},
 		{"move-cursors", &MoveCursors{[]CursorDelta{{
 			5, 1, e, 2, 1000, Offsets{{1001, 1003}, {1 << 30, 1<<30 + 1}}, OffsetNumbers{{1004, 2}, {1006, 3}}, OffsetNumbers{{1004, 1700000000000}},
 		}}}},

@@ -198,11 +198,19 @@ type DeleteSubscription struct {
 	Subscription uint64 `msgpack:"i"`
 }
 
-// ResetSubscription begins generation Generation, one above the present one, at the given offset of each partition.
+// ResetSubscription moves cursors of a subscription to other offsets; those it does not name stay as they are. Batched,
+// but never cut: a topic has at most MaxPartitions.
 type ResetSubscription struct {
-	Subscription uint64   `msgpack:"i"`
-	Generation   uint64   `msgpack:"g"`
-	Start        []uint64 `msgpack:"s"`
+	Subscription uint64        `msgpack:"i"`
+	Entries      []CursorReset `msgpack:"p"`
+}
+
+// CursorReset is an entry of ResetSubscription: the partition's cursor begins generation Generation, one above its
+// present one, at Start.
+type CursorReset struct {
+	Partition  uint32 `msgpack:"n,omitempty"`
+	Generation uint64 `msgpack:"g"`
+	Start      uint64 `msgpack:"s,omitempty"`
 }
 
 // MoveCursors records what consumers acknowledged since the last such command. Batched.
@@ -215,8 +223,8 @@ type MoveCursors struct {
 type CursorDelta struct {
 	Subscription uint64        `msgpack:"s"`
 	Partition    uint32        `msgpack:"n,omitempty"`
-	Epoch        uint64        `msgpack:"e"` // of the partition
-	Generation   uint64        `msgpack:"g,omitempty"`
+	Epoch        uint64        `msgpack:"e"`           // of the partition
+	Generation   uint64        `msgpack:"g,omitempty"` // of the cursor
 	Prefix       uint64        `msgpack:"p,omitempty"` // all below it but orphaned ranges; zero: as it was
 	Acked        Offsets       `msgpack:"a,omitempty"`
 	Counts       OffsetNumbers `msgpack:"c,omitempty"` // new delivery counts

@@ -30,7 +30,7 @@ var (
 	ErrNotFound = &Error{Code: 3, Text: "not found"}
 	// ErrStaleEpoch: the partition has another epoch; whoever proposed this no longer owns it.
 	ErrStaleEpoch = &Error{Code: 4, Text: "stale epoch"}
-	// ErrStaleGeneration: the subscription was reset since.
+	// ErrStaleGeneration: the cursor was reset since.
 	ErrStaleGeneration = &Error{Code: 5, Text: "stale generation"}
 	// ErrFenced: the store is unknown, or a newer process runs on it.
 	ErrFenced = &Error{Code: 6, Text: "fenced"}

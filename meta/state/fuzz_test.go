@@ -38,6 +38,7 @@ func populated(t testing.TB) *State {
 	do(&MarkRanges{Entries: []RangeMark{{Topic: topicID(1), Epoch: 2, From: 100, To: 120, Status: RangeOrphaned, Accepted: true}}})
 	do(&CreateSubscription{Topic: topicID(1), Name: "s", Type: Shared, Start: []uint64{0, 0}, Options: SubscriptionOptions{MaxUnacked: 10, KeyFilters: []string{"a*"}, Poison: PoisonDeadLetter, DeadLetter: "/ns/dead"}})
 	do(&MoveCursors{Entries: []CursorDelta{{Subscription: 1, Epoch: 2, Prefix: 10, Acked: Offsets{{20, 30}, {40, 41}}, Counts: OffsetNumbers{{35, 3}}, Due: OffsetNumbers{{35, 1700000000000}}}}})
+	do(&ResetSubscription{Subscription: 1, Entries: []CursorReset{{Partition: 1, Generation: 1, Start: 7}}})
 	do(&CreateTopic{ID: topicID(2), Name: "/default/b", Settings: TopicSettings{Partitions: 1}})
 	do(&DeleteTopic{ID: topicID(2), At: 5})
 	return s

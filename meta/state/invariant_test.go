@@ -101,11 +101,17 @@ func checkStep(before, after *View) error {
 	}
 	for _, s := range before.subs.all() {
 		t := after.SubscriptionByID(s.ID)
-		if t == nil || t.Generation != s.Generation {
+		if t == nil {
 			continue
 		}
 		for i := range s.Cursors {
 			c, d := &s.Cursors[i], &t.Cursors[i]
+			if d.Generation == c.Generation+1 && d.Prefix == t.Start[i] && len(d.Acked)+len(d.Counts)+len(d.Due) == 0 {
+				continue // a reset, which is of this partition alone
+			}
+			if d.Generation != c.Generation {
+				return fmt.Errorf("generation jumped: %s%s", formatSubscription(s), formatSubscription(t))
+			}
 			if d.Prefix < c.Prefix {
 				return fmt.Errorf("prefix went back: %s%s", formatSubscription(s), formatSubscription(t))
 			}
@@ -274,10 +280,14 @@ func (g *generator) cursorCommand(topic TopicID, part uint32, p *Partition) Comm
 	case 0:
 		return &DeleteSubscription{Subscription: sub.ID}
 	case 1:
-		start := []uint64{g.n("start", 0, 2000), g.n("start", 0, 2000)}
-		return &ResetSubscription{Subscription: sub.ID, Generation: sub.Generation + g.n("next", 0, 1), Start: start}
+		c := &ResetSubscription{Subscription: sub.ID}
+		for range g.n("resets", 1, 3) {
+			n := uint32(g.n("of", 0, 2))
+			c.Entries = append(c.Entries, CursorReset{Partition: n, Start: g.n("start", 0, 2000), Generation: sub.Cursors[n%2].Generation + g.n("next", 0, 1)})
+		}
+		return c
 	}
-	d := CursorDelta{Subscription: sub.ID, Partition: part, Epoch: p.Epoch, Generation: sub.Generation, Prefix: g.n("prefix", 0, p.Ceiling/4)}
+	d := CursorDelta{Subscription: sub.ID, Partition: part, Epoch: p.Epoch, Generation: sub.Cursors[part].Generation, Prefix: g.n("prefix", 0, p.Ceiling/4)}
 	at := g.n("at", 0, p.Ceiling)
 	for range g.n("acks", 0, 6) {
 		start := at + g.n("gap", 1, 20)

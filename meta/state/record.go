@@ -149,22 +149,22 @@ type SubscriptionOptions struct {
 
 // Subscription is a named position in every partition of a topic.
 type Subscription struct {
-	ID         uint64              `msgpack:"i"` // never used twice in a cluster; cursor commands name it
-	Topic      TopicID             `msgpack:"t"`
-	Name       string              `msgpack:"n"`
-	Type       SubscriptionType    `msgpack:"y,omitempty"`
-	Options    SubscriptionOptions `msgpack:"o"`
-	Start      []uint64            `msgpack:"s"` // per partition: where it began, or was last reset to
-	Generation uint64              `msgpack:"g,omitempty"`
-	Cursors    []Cursor            `msgpack:"c"` // per partition
+	ID      uint64              `msgpack:"i"` // never used twice in a cluster; cursor commands name it
+	Topic   TopicID             `msgpack:"t"`
+	Name    string              `msgpack:"n"`
+	Type    SubscriptionType    `msgpack:"y,omitempty"`
+	Options SubscriptionOptions `msgpack:"o"`
+	Start   []uint64            `msgpack:"s"` // per partition: where it began, or was last reset to
+	Cursors []Cursor            `msgpack:"c"` // per partition
 }
 
 // Cursor is what a subscription has acknowledged of one partition (R18).
 type Cursor struct {
-	Prefix uint64        `msgpack:"p,omitempty"` // every offset below it is acknowledged, or lost, or a plain gap
-	Acked  Offsets       `msgpack:"a,omitempty"` // acknowledged above the prefix, kept whole
-	Counts OffsetNumbers `msgpack:"c,omitempty"` // deliveries so far of unacknowledged messages, where above one
-	Due    OffsetNumbers `msgpack:"d,omitempty"` // when a delayed redelivery is due, Unix milliseconds
+	Generation uint64        `msgpack:"g,omitempty"` // how often it was reset: each partition is moved by itself
+	Prefix     uint64        `msgpack:"p,omitempty"` // every offset below it is acknowledged, or lost, or a plain gap
+	Acked      Offsets       `msgpack:"a,omitempty"` // acknowledged above the prefix, kept whole
+	Counts     OffsetNumbers `msgpack:"c,omitempty"` // deliveries so far of unacknowledged messages, where above one
+	Due        OffsetNumbers `msgpack:"d,omitempty"` // when a delayed redelivery is due, Unix milliseconds
 }
 
 // Acknowledged says whether offset n needs no further delivery.

@@ -221,7 +221,11 @@ func (sc *script) cursorCommand(name string, a args) Command {
 	case "unsubscribe":
 		return &DeleteSubscription{Subscription: a.num("id")}
 	case "reset":
-		return &ResetSubscription{Subscription: a.num("id"), Generation: a.num("generation"), Start: a.nums("start")}
+		c := &ResetSubscription{Subscription: a.num("id")}
+		for _, p := range a.pairs("to", "@") {
+			c.Entries = append(c.Entries, CursorReset{Partition: uint32(p[0]), Start: p[1], Generation: a.num("generation")})
+		}
+		return c
 	case "move":
 		d := CursorDelta{
 			Subscription: a.num("id"), Partition: uint32(a.num("partition")), Epoch: a.num("epoch"),
@@ -325,9 +329,9 @@ func formatPartition(p *Partition) string {
 
 func formatSubscription(s *Subscription) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "subscription %d %s %s generation=%d unacked=%d\n", s.ID, s.Name, s.Type, s.Generation, s.Options.MaxUnacked)
+	fmt.Fprintf(&b, "subscription %d %s %s unacked=%d\n", s.ID, s.Name, s.Type, s.Options.MaxUnacked)
 	for i, c := range s.Cursors {
-		fmt.Fprintf(&b, "  %d: prefix=%d acked=%v counts=%v due=%v\n", i, c.Prefix, []OffsetRange(c.Acked), []OffsetNumber(c.Counts), []OffsetNumber(c.Due))
+		fmt.Fprintf(&b, "  %d: generation=%d prefix=%d acked=%v counts=%v due=%v\n", i, c.Generation, c.Prefix, []OffsetRange(c.Acked), []OffsetNumber(c.Counts), []OffsetNumber(c.Due))
 	}
 	return b.String()
 }

@@ -1,0 +1,102 @@
+package broker
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+// subscribed makes a subscription on a topic of n partitions; positions up to
+// the opening ceiling are legal without a message.
+func subscribed(t *testing.T, n int) (*Broker, *state.Subscription) {
+	t.Helper()
+	b := running(t, "/default/moved", protocol.TopicConfig{Partitions: n})
+	if _, err := b.createSubscription(t.Context(), &protocol.SubCreate{Topic: "/default/moved", Subscription: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	return b, b.subNow("s")
+}
+
+func (b *Broker) subNow(name string) *state.Subscription {
+	v := b.meta.View()
+	return v.Subscription(v.Topic("/default/moved").ID, name)
+}
+
+// What is acknowledged above the prefix of one partition is not forgotten
+// because the cursor of another is moved (R18).
+func TestSeekOfOnePartitionLeavesTheOthersAlone(t *testing.T) {
+	b, m := subscribed(t, 2)
+	epoch := b.meta.View().Partition(m.Topic, 1).Epoch
+	acked := state.CursorDelta{Subscription: m.ID, Partition: 1, Epoch: epoch, Acked: state.Offsets{{Start: 5, End: 9}}, Counts: state.OffsetNumbers{{Offset: 3, Number: 4}}}
+	if errs, err := b.proposeEach(t.Context(), &state.MoveCursors{Entries: []state.CursorDelta{acked}}, 1); err != nil || errs[0] != nil {
+		t.Fatal(errs, err)
+	}
+	// The shell of the other partition is running and has acknowledgements that are not committed yet.
+	p, err := b.serving(t.Context(), "/default/moved", 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := b.subscription(t.Context(), p, &protocol.Subscribe{Topic: "/default/moved", Subscription: "s", Existing: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.resetSubscription(t.Context(), m.Topic, "s", 0, protocol.Position{Kind: protocol.Earliest}); err != nil {
+		t.Fatal(err)
+	}
+	m = b.subNow("s")
+	if c := m.Cursors[1]; c.Generation != 0 || !c.Acknowledged(8) || c.Counts.Get(3) != 4 {
+		t.Errorf("partition 1 after a seek of partition 0: %+v", c)
+	}
+	if m.Cursors[0].Generation != 1 || s.d.Generation() != 0 || len(s.d.Cursor().Acked) != 1 {
+		t.Errorf("generations %d and %d, the shell of the other holds %+v", m.Cursors[0].Generation, s.d.Generation(), s.d.Cursor())
+	}
+	if err := b.resetSubscription(t.Context(), m.Topic, "s", -1, protocol.Position{Kind: protocol.Earliest}); err != nil {
+		t.Fatal(err)
+	}
+	if m = b.subNow("s"); m.Cursors[0].Generation != 2 || m.Cursors[1].Generation != 1 || s.d.Generation() != 1 || m.Cursors[1].Acknowledged(8) {
+		t.Errorf("after a reset of all: %+v, the shell in generation %d", m.Cursors, s.d.Generation())
+	}
+}
+
+// Seeks that run side by side are carried out one after the other, on one
+// partition and on several, and none is refused; shells end where the metadata do.
+func TestSeeksSideBySideAllSucceed(t *testing.T) {
+	const partitions, each = 2, 4
+	b, m := subscribed(t, partitions)
+	shells := make([]*subscription, partitions)
+	for n := range shells {
+		p, err := b.serving(t.Context(), "/default/moved", n, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shells[n], _, err = b.subscription(t.Context(), p, &protocol.Subscribe{Topic: "/default/moved", Subscription: "s", Existing: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	topic := b.meta.View().TopicByID(m.Topic)
+	var wg sync.WaitGroup
+	for i := range partitions * each {
+		wg.Go(func() {
+			todo := []state.CursorReset{{Partition: uint32(i % partitions), Start: uint64(100 + i)}}
+			for len(todo) > 0 {
+				var err error
+				if todo, err = b.resetCursors(t.Context(), topic, "s", todo); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	m = b.subNow("s")
+	for n, s := range shells {
+		s.mu.Lock()
+		at, generation := s.d.Cursor().Prefix, s.d.Generation()
+		s.mu.Unlock()
+		if c := m.Cursors[n]; c.Generation != each || generation != each || at != c.Prefix {
+			t.Errorf("partition %d: metadata at %d in generation %d, shell at %d in %d", n, c.Prefix, c.Generation, at, generation)
+		}
+	}
+}
