@@ -142,3 +142,64 @@ func (a *Admin) Status(ctx context.Context) (*protocol.Status, error) {
 	res, _, err := admin[protocol.Status](ctx, a.c, protocol.OpStatus, nil)
 	return res, err
 }
+
+// TopicMove moves partitions and returns when their new owners serve.
+func (a *Admin) TopicMove(ctx context.Context, arg protocol.TopicMove) (*protocol.TopicMoved, error) {
+	res, _, err := admin[protocol.TopicMoved](ctx, a.c, protocol.OpTopicMove, &arg)
+	return res, err
+}
+
+// BrokerList returns every broker that is not removed.
+func (a *Admin) BrokerList(ctx context.Context) (*protocol.BrokerList, error) {
+	res, _, err := admin[protocol.BrokerList](ctx, a.c, protocol.OpBrokerList, nil)
+	return res, err
+}
+
+// BrokerDescribe returns what a broker owns, and what lies nowhere else.
+func (a *Admin) BrokerDescribe(ctx context.Context, arg protocol.BrokerArgs) (*protocol.BrokerDescription, error) {
+	res, _, err := admin[protocol.BrokerDescription](ctx, a.c, protocol.OpBrokerDescribe, &arg)
+	return res, err
+}
+
+// BrokerDrain begins to empty a broker: its topics move to others, then its history is copied. It does not wait.
+func (a *Admin) BrokerDrain(ctx context.Context, arg protocol.BrokerArgs) error {
+	return a.broker(ctx, protocol.OpBrokerDrain, arg)
+}
+
+// BrokerActivate ends a drain: the broker takes topics again.
+func (a *Admin) BrokerActivate(ctx context.Context, arg protocol.BrokerArgs) error {
+	return a.broker(ctx, protocol.OpBrokerActivate, arg)
+}
+
+// BrokerRemove takes a broker out of the cluster for good. One that owns partitions, or holds the only copy of
+// messages, is refused unless arg.Lose gives those up.
+func (a *Admin) BrokerRemove(ctx context.Context, arg protocol.BrokerArgs) error {
+	return a.broker(ctx, protocol.OpBrokerRemove, arg)
+}
+
+// Promote gives a broker a vote on the metadata.
+func (a *Admin) Promote(ctx context.Context, arg protocol.BrokerArgs) error {
+	return a.broker(ctx, protocol.OpClusterPromote, arg)
+}
+
+// Demote takes a broker's vote.
+func (a *Admin) Demote(ctx context.Context, arg protocol.BrokerArgs) error {
+	return a.broker(ctx, protocol.OpClusterDemote, arg)
+}
+
+func (a *Admin) broker(ctx context.Context, op string, arg protocol.BrokerArgs) error {
+	_, _, err := admin[protocol.Done](ctx, a.c, op, &arg)
+	return err
+}
+
+// SnapshotPage returns the next page of a snapshot of the metadata; an empty ID begins one.
+func (a *Admin) SnapshotPage(ctx context.Context, arg protocol.SnapshotPage) (*protocol.SnapshotPage, error) {
+	res, _, err := admin[protocol.SnapshotPage](ctx, a.c, protocol.OpClusterSnapshot, &arg)
+	return res, err
+}
+
+// RestorePage sends a page of a snapshot; the last one puts it in place of the metadata there are.
+func (a *Admin) RestorePage(ctx context.Context, arg protocol.SnapshotPage) (*protocol.SnapshotPage, error) {
+	res, _, err := admin[protocol.SnapshotPage](ctx, a.c, protocol.OpClusterRestore, &arg)
+	return res, err
+}

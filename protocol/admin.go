@@ -17,7 +17,7 @@ const (
 	OpSubDelete     = "subscription.delete"   // SubArgs → Done
 	OpSubReset      = "subscription.reset"    // SubReset → Done
 	OpSubSet        = "subscription.set"      // SubCreate → Done
-	OpStatus        = "cluster.status"        // none → Status
+	OpTopicMove     = "topic.move"            // TopicMove → TopicMoved
 )
 
 // TopicArgs names a topic, or a partition of it.
@@ -229,29 +229,6 @@ type SubConsumer struct {
 	Address  string `msgpack:"a" json:"address"`
 	Credit   uint64 `msgpack:"c" json:"credit"`
 	InFlight uint64 `msgpack:"i" json:"in_flight"`
-}
-
-// Status is the state of the cluster as one broker sees it.
-type Status struct {
-	Cluster   string         `msgpack:"c" json:"cluster"`
-	ClusterID string         `msgpack:"id" json:"cluster_id"`
-	Broker    string         `msgpack:"b" json:"broker"`
-	Release   string         `msgpack:"r" json:"release"`
-	Leader    string         `msgpack:"l" json:"leader"`
-	Ready     bool           `msgpack:"rd" json:"ready"`
-	Degraded  []string       `msgpack:"d" json:"degraded"` // reasons, in words
-	Topics    int            `msgpack:"t" json:"topics"`
-	Brokers   []BrokerStatus `msgpack:"bs" json:"brokers"`
-}
-
-// BrokerStatus is one broker of the cluster.
-type BrokerStatus struct {
-	Name        string `msgpack:"n" json:"name"`
-	Store       string `msgpack:"s" json:"store"` // 32 hex digits
-	Address     string `msgpack:"a" json:"address"`
-	State       string `msgpack:"st" json:"state"`
-	Voter       bool   `msgpack:"v" json:"voter"`
-	Incarnation uint64 `msgpack:"i" json:"incarnation"`
 }
 
 // Done answers an operation that returns nothing.

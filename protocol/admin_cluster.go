@@ -1,0 +1,117 @@
+package protocol
+
+// The admin operations on the cluster and its brokers, which any broker answers.
+const (
+	OpStatus          = "cluster.status"   // none → Status
+	OpClusterPromote  = "cluster.promote"  // BrokerArgs → Done
+	OpClusterDemote   = "cluster.demote"   // BrokerArgs → Done
+	OpClusterSnapshot = "cluster.snapshot" // SnapshotPage → SnapshotPage
+	OpClusterRestore  = "cluster.restore"  // SnapshotPage → SnapshotPage
+	OpBrokerList      = "broker.list"      // none → BrokerList
+	OpBrokerDescribe  = "broker.describe"  // BrokerArgs → BrokerDescription
+	OpBrokerDrain     = "broker.drain"     // BrokerArgs → Done; broker.describe tells how far it is
+	OpBrokerActivate  = "broker.activate"  // BrokerArgs → Done
+	OpBrokerRemove    = "broker.remove"    // BrokerArgs → Done
+)
+
+// Status is the state of the cluster as one broker sees it.
+type Status struct {
+	Cluster    string         `msgpack:"c" json:"cluster"`
+	ClusterID  string         `msgpack:"id" json:"cluster_id"`
+	Broker     string         `msgpack:"b" json:"broker"`
+	Release    string         `msgpack:"r" json:"release"`
+	Leader     string         `msgpack:"l" json:"leader"` // name of the broker that leads, empty if none is known
+	Ready      bool           `msgpack:"rd" json:"ready"`
+	Degraded   []string       `msgpack:"d" json:"degraded"` // reasons, in words
+	Topics     int            `msgpack:"t" json:"topics"`
+	Brokers    []BrokerStatus `msgpack:"bs" json:"brokers"`
+	Durability string         `msgpack:"du,omitempty" json:"durability,omitempty"` // the default level, in words
+	History    uint16         `msgpack:"hi,omitempty" json:"history,omitempty"`
+	Orphaned   int            `msgpack:"or,omitempty" json:"orphaned_ranges,omitempty"`
+	Moving     int            `msgpack:"mv,omitempty" json:"moving_partitions,omitempty"`
+	Ownerless  int            `msgpack:"ow,omitempty" json:"partitions_without_owner,omitempty"`
+}
+
+// BrokerStatus is one broker of the cluster.
+type BrokerStatus struct {
+	Name        string `msgpack:"n" json:"name"`
+	Store       string `msgpack:"s" json:"store"` // 32 hex digits
+	Address     string `msgpack:"a" json:"address"`
+	State       string `msgpack:"st" json:"state"` // joining, active, draining, drained, lost, stopped, removed
+	Voter       bool   `msgpack:"v" json:"voter"`
+	Incarnation uint64 `msgpack:"i" json:"incarnation"`
+	Leader      bool   `msgpack:"l,omitempty" json:"leader,omitempty"`
+	Peer        string `msgpack:"p,omitempty" json:"peer,omitempty"`     // host:port for other brokers
+	HTTP        string `msgpack:"h,omitempty" json:"http,omitempty"`     // host:port
+	Gossip      string `msgpack:"g,omitempty" json:"gossip,omitempty"`   // alive, suspect, dead or left, as this broker sees it
+	Partitions  int    `msgpack:"pa,omitempty" json:"partitions"`        // owned
+	OnlyCopies  int    `msgpack:"oc,omitempty" json:"only_copies"`       // ranges whose only copy lies there
+	Applied     uint64 `msgpack:"ap,omitempty" json:"applied,omitempty"` // index of the metadata it has applied
+	Reason      string `msgpack:"re,omitempty" json:"reason,omitempty"`
+}
+
+// BrokerArgs names a broker by its name or by the hex digits of its store's id.
+type BrokerArgs struct {
+	Broker string `msgpack:"b" json:"broker"`
+	Lose   bool   `msgpack:"l,omitempty" json:"lose,omitempty"` // remove: give up ranges whose only copy is there
+}
+
+// BrokerList is every broker that is not removed.
+type BrokerList struct {
+	Brokers []BrokerStatus `msgpack:"b" json:"brokers"`
+}
+
+// BrokerDescription is what broker describe prints.
+type BrokerDescription struct {
+	BrokerStatus `msgpack:",inline"`
+	Owned        []BrokerPartition `msgpack:"ow" json:"owned"`       // at most 1,000
+	Only         []BrokerRange     `msgpack:"on" json:"only_ranges"` // whose only copy lies there, at most 1,000
+}
+
+// BrokerPartition is a partition that a broker owns.
+type BrokerPartition struct {
+	Topic     string `msgpack:"t" json:"topic"`
+	Partition int    `msgpack:"p" json:"partition"`
+	Epoch     uint64 `msgpack:"e" json:"epoch"`
+	State     string `msgpack:"s" json:"state"`
+}
+
+// BrokerRange is a range of a partition that lies on a broker.
+type BrokerRange struct {
+	Topic     string `msgpack:"t" json:"topic"`
+	Partition int    `msgpack:"p" json:"partition"`
+	Start     uint64 `msgpack:"s" json:"start"`
+	End       uint64 `msgpack:"e" json:"end"`
+	Status    string `msgpack:"st" json:"status"`
+}
+
+// TopicMove moves partitions to a broker; an empty To lets the cluster choose.
+type TopicMove struct {
+	Topic     string `msgpack:"t" json:"topic"`
+	Partition int    `msgpack:"p" json:"partition"` // -1: all
+	To        string `msgpack:"to,omitempty" json:"to,omitempty"`
+}
+
+// TopicMoved answers TopicMove when every target serves.
+type TopicMoved struct {
+	Partitions []PartitionMoved `msgpack:"p" json:"partitions"`
+}
+
+// PartitionMoved is one partition's move.
+type PartitionMoved struct {
+	Partition int    `msgpack:"p" json:"partition"`
+	From      string `msgpack:"f" json:"from"` // names of brokers
+	To        string `msgpack:"t" json:"to"`
+	Epoch     uint64 `msgpack:"e" json:"epoch"`
+	MovedAt   uint64 `msgpack:"m" json:"moved_at"` // the offset the new epoch begins at
+}
+
+// SnapshotPage carries the metadata in pages: of a snapshot the broker fills Data from Offset on; of a restore the
+// caller does, and the last page carries it out.
+type SnapshotPage struct {
+	ID     string `msgpack:"i,omitempty" json:"id,omitempty"` // names the transfer; empty begins one
+	Offset int64  `msgpack:"o" json:"offset"`
+	Size   int64  `msgpack:"s" json:"size"` // of the whole
+	Data   []byte `msgpack:"d,omitempty" json:"data,omitempty"`
+	Last   bool   `msgpack:"l,omitempty" json:"last,omitempty"`
+}
