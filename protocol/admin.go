@@ -11,13 +11,13 @@ const (
 	OpTopicTruncate = "topic.truncate"        // Truncate → Truncated
 	OpTopicVerify   = "topic.verify"          // TopicArgs → VerifyReport
 	OpTopicResolve  = "topic.resolve"         // Resolve → Done
+	OpTopicMove     = "topic.move"            // TopicMove → TopicMoved
 	OpSubCreate     = "subscription.create"   // SubCreate → Done
 	OpSubList       = "subscription.list"     // TopicArgs → SubList
 	OpSubDescribe   = "subscription.describe" // SubArgs → SubDescription
 	OpSubDelete     = "subscription.delete"   // SubArgs → Done
 	OpSubReset      = "subscription.reset"    // SubReset → Done
 	OpSubSet        = "subscription.set"      // SubCreate → Done
-	OpTopicMove     = "topic.move"            // TopicMove → TopicMoved
 )
 
 // TopicArgs names a topic, or a partition of it.
