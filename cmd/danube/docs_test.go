@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/bench"
 )
 
 func readDoc(t *testing.T, name string) string {
@@ -65,11 +66,11 @@ func TestDocumentedJSONIsWhatIsPrinted(t *testing.T) {
 		Topic: "/default/orders", Payload: []byte("hello"), PublishTime: noon(), AppendTime: noon().Add(time.Millisecond), Deliveries: 1,
 	})
 	ack, _, _ := bytes.Cut(produced(t), []byte("\n"))
-	bench, err := json.Marshal(benchResult{1_000_000, 128_000_000, 1.5, 666666.7, 100, 900.5, 2000, 31000, 0})
+	measured, err := json.Marshal(bench.Result{Messages: 1_000_000, Bytes: 128_000_000, Seconds: 1.5, Rate: 666666.7, P50: 100, P99: 900.5, P999: 2000, Max: 31000, Errors: 0})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range [][]byte{message, ack, bench} {
+	for _, line := range [][]byte{message, ack, measured} {
 		if !strings.Contains(page, strings.TrimSpace(string(line))) {
 			t.Errorf("docs/cli.md lacks %s", line)
 		}

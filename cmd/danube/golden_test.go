@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/bench"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
@@ -89,7 +90,7 @@ func TestGoldenJSON(t *testing.T) {
 		"config-check":          checkReport{File: "danube.yaml", Problems: []string{"danube.yaml:1: unknown key x"}},
 		"config-show":           shownSettings{[]settings.Shown{{Key: "data_dir", Value: "/d", From: "--data-dir"}}},
 		"version":               versionReport{"1.0.0", "abc", "go1.26", "linux/amd64", formatVersion{1, 1, 1}},
-		"bench":                 benchResult{1_000_000, 1 << 30, 1.5, 666666.7, 100, 900.5, 2000, 31000, 0},
+		"bench":                 bench.Result{Messages: 1_000_000, Bytes: 1 << 30, Seconds: 1.5, Rate: 666666.7, P50: 100, P99: 900.5, P999: 2000, Max: 31000, Errors: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer
@@ -132,7 +133,7 @@ func TestGoldenTables(t *testing.T) {
 		"cluster-status":        func(b *bytes.Buffer) error { return printStatus(b, exampleStatus()) },
 		"segment-verify":        func(b *bytes.Buffer) error { return printSegmentReport(b, exampleSegment()) },
 		"bench": func(b *bytes.Buffer) error {
-			return benchTable(b, benchResult{1_000_000, 1 << 30, 1.5, 666666.7, 100, 900.5, 2000, 31000, 0}, "of a test")
+			return benchTable(b, bench.Result{Messages: 1_000_000, Bytes: 1 << 30, Seconds: 1.5, Rate: 666666.7, P50: 100, P99: 900.5, P999: 2000, Max: 31000, Errors: 0}, "of a test")
 		},
 	} {
 		var b bytes.Buffer

@@ -5,7 +5,8 @@
 // There is one file per subcommand. What they share: app.go (the streams, the
 // root command), errors.go (exit codes, what is printed when something fails),
 // output.go (tables and JSON), parse.go and flags.go (values of flags). The
-// broker's configuration is the package settings.
+// broker's configuration is the package settings, what bench measures the
+// package bench.
 package main
 
 import (

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -68,5 +69,41 @@ func (a *app) busy(what string) (stop func()) {
 		close(quit)
 		<-gone
 		p.done()
+	}
+}
+
+// watch shows how far a counter is, until the function it returns is called.
+func (a *app) watch(n *atomic.Int64, total int64, what string) (stop func()) {
+	if total <= 0 {
+		total = -1
+	}
+	bar := a.newProgress(total, what, false)
+	if bar == nil {
+		return func() {}
+	}
+	return every(200*time.Millisecond, func() { bar.set(n.Load()) }, bar.done)
+}
+
+// every calls do again and again until the function it returns is called, and then last.
+func every(d time.Duration, do, last func()) (stop func()) {
+	quit, gone := make(chan struct{}), make(chan struct{})
+	// Returns when stop is called.
+	go func() {
+		defer close(gone)
+		tick := time.NewTicker(d)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+				do()
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-gone
+		last()
 	}
 }

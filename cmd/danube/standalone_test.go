@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danubemq/danube/cmd/danube/bench"
 	"github.com/danubemq/danube/cmd/danube/settings"
 )
 
@@ -228,7 +229,7 @@ func TestBenches(t *testing.T) {
 		"bench produce live --count 1000",
 	} {
 		got, _ := b.danube(exitDone, "", append(strings.Fields(line), "-o", "json")...)
-		var r benchResult
+		var r bench.Result
 		if err := json.Unmarshal([]byte(got), &r); err != nil || r.Messages == 0 || r.Errors != 0 || r.Rate == 0 || r.P50 == 0 || r.Max < r.P99 {
 			t.Errorf("%s: %v\n%s", line, err, got)
 		}

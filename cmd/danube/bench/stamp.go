@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"encoding/binary"
@@ -13,7 +13,8 @@ import (
 // over all before it. The stamp stands at the end so that the CRC of the filling
 // is computed once.
 const (
-	stampSize  = 4 + 8 + 4 + 8 + 4
+	// StampSize is the size of the smallest message there is.
+	StampSize  = 4 + 8 + 4 + 8 + 4
 	runFrom    = 4
 	streamFrom = 12
 	seqFrom    = 16
@@ -32,10 +33,10 @@ type stamper struct {
 	seq   uint64
 }
 
-// newStamper makes messages of size bytes, which must be at least stampSize.
+// newStamper makes messages of size bytes, which must be at least StampSize.
 func newStamper(run uint64, stream uint32, size int) *stamper {
 	s := &stamper{table: crc32.MakeTable(crc32.Castagnoli), buf: make([]byte, size)}
-	filling := s.buf[:size-stampSize]
+	filling := s.buf[:size-StampSize]
 	source := rand.NewPCG(run, uint64(stream))
 	for i := range filling {
 		filling[i] = byte(source.Uint64() >> 33)
@@ -50,7 +51,7 @@ func newStamper(run uint64, stream uint32, size int) *stamper {
 
 // next returns the next message. The call after overwrites it.
 func (s *stamper) next() []byte {
-	stamp := s.buf[len(s.buf)-stampSize:]
+	stamp := s.buf[len(s.buf)-StampSize:]
 	binary.LittleEndian.PutUint64(stamp[seqFrom:], s.seq)
 	binary.LittleEndian.PutUint32(stamp[crcFrom:], crc32.Update(s.fill, s.table, stamp[:crcFrom]))
 	s.seq++
@@ -65,10 +66,10 @@ type stamp struct {
 
 // readStamp reads the stamp of a message and checks its CRC. errNotStamped: it has none.
 func readStamp(table *crc32.Table, payload []byte) (stamp, error) {
-	if len(payload) < stampSize {
+	if len(payload) < StampSize {
 		return stamp{}, errNotStamped
 	}
-	b := payload[len(payload)-stampSize:]
+	b := payload[len(payload)-StampSize:]
 	if binary.LittleEndian.Uint32(b) != stampMagic {
 		return stamp{}, errNotStamped
 	}

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/protocol"
 )
 
 // Findings of a read-back printed one by one before the rest is only counted.
@@ -16,7 +17,7 @@ const findingsShown = 10
 
 // checker judges what a run reads back: every message once, in order, unharmed.
 type checker struct {
-	app    *app
+	around Surroundings
 	table  *crc32.Table
 	run    uint64
 	errors int64
@@ -30,13 +31,13 @@ type lineage struct {
 	stream    uint32
 }
 
-func (a *app) newChecker(run uint64) *checker {
-	return &checker{app: a, table: crc32.MakeTable(crc32.Castagnoli), run: run, next: map[lineage]uint64{}, count: map[uint32]uint64{}}
+func newChecker(run uint64, around Surroundings) *checker {
+	return &checker{around: around, table: crc32.MakeTable(crc32.Castagnoli), run: run, next: map[lineage]uint64{}, count: map[uint32]uint64{}}
 }
 
 func (c *checker) findf(format string, args ...any) {
 	if c.errors++; c.errors <= findingsShown {
-		c.app.noticef("danube: "+format, args...)
+		c.around.say("danube: "+format, args...)
 	}
 }
 
@@ -61,8 +62,8 @@ func (c *checker) message(m *client.Message) {
 	c.count[s.stream]++
 }
 
-// readBack reads what the lanes wrote and returns how much of it is wrong.
-func (a *app) readBack(ctx context.Context, cl *client.Client, run uint64, lanes []*benchLane) (int64, error) {
+// ReadBack reads what was acknowledged and returns how much of it is wrong.
+func (r *Run) ReadBack(ctx context.Context) (int64, error) {
 	type part struct {
 		topic     string
 		partition int
@@ -70,9 +71,9 @@ func (a *app) readBack(ctx context.Context, cl *client.Client, run uint64, lanes
 	first := map[part]uint64{}
 	want := map[uint32]uint64{}
 	total := int64(0)
-	for _, lane := range lanes {
+	for _, lane := range r.lanes {
 		if lane.acked > 0 && !lane.kept {
-			a.noticef("%s is not reliable and keeps nothing: there is nothing to read back", lane.topic)
+			r.around.say("%s is not reliable and keeps nothing: there is nothing to read back", lane.topic)
 			return 0, nil
 		}
 		want[lane.stream] = lane.acked
@@ -84,12 +85,12 @@ func (a *app) readBack(ctx context.Context, cl *client.Client, run uint64, lanes
 			}
 		}
 	}
-	c := a.newChecker(run)
+	c := newChecker(r.number, r.around)
 	var read atomic.Int64
-	stop := a.watch(&read, total, "read back")
+	stop := r.around.watch(&read, total, "read back")
 	defer stop()
 	for at, offset := range first {
-		if err := c.partition(ctx, cl, fmt.Sprintf("%s:%d", at.topic, at.partition), offset, &read); err != nil {
+		if err := c.partition(ctx, r.conns[0].client, fmt.Sprintf("%s:%d", at.topic, at.partition), offset, &read); err != nil {
 			return 0, err
 		}
 	}
@@ -108,7 +109,7 @@ func (c *checker) complete(acked map[uint32]uint64) {
 
 // partition reads one partition from an offset to its end.
 func (c *checker) partition(ctx context.Context, cl *client.Client, name string, offset uint64, read *atomic.Int64) error {
-	r, err := cl.Reader(ctx, name, client.ReaderConfig{From: atOffset(offset), ToEnd: true})
+	r, err := cl.Reader(ctx, name, client.ReaderConfig{From: protocol.Position{Kind: protocol.AtOffset, Offset: offset}, ToEnd: true})
 	if err != nil {
 		return err
 	}
