@@ -241,10 +241,11 @@ func (b *Broker) adminTopicVerify(ctx context.Context, q *protocol.TopicArgs) (a
 		}
 		v := protocol.VerifyPartition{Partition: int(n), Findings: []protocol.VerifyFinding{}}
 		v.From, v.To = p.log.Start(), p.log.Committed()
-		v.Messages = b.messages(p, v.From, v.To)
+		m := b.meta.View().Partition(p.key.topic, p.key.n) // one view: damage found now becomes ORPHANED in a later one
+		v.Messages = messages(m, v.From, v.To)
 		err = p.log.Verify(func(d storage.Damage) {
 			v.Findings = append(v.Findings, protocol.VerifyFinding{From: d.From, To: d.To, Tier: "hot", File: d.File, At: d.At, What: d.Err.Error()})
-			v.Messages -= d.To - d.From
+			v.Messages -= messages(m, d.From, d.To)
 			p.sawDamage(d)
 		})
 		if err != nil {
@@ -258,8 +259,7 @@ func (b *Broker) adminTopicVerify(ctx context.Context, q *protocol.TopicArgs) (a
 
 // messages is how many offsets of [from, to) the metadata says a message has:
 // plain gaps, ORPHANED and LOST ranges hold none that can be read.
-func (b *Broker) messages(p *partition, from, to uint64) uint64 {
-	m := b.meta.View().Partition(p.key.topic, p.key.n)
+func messages(m *state.Partition, from, to uint64) uint64 {
 	if m == nil {
 		return 0
 	}

@@ -32,8 +32,6 @@ type Broker struct {
 	clients  net.Listener
 	http     *httpServer
 	metrics  *metrics
-	ceilings *ceilingKeeper
-	cursors  *cursorKeeper
 	frames   *protocol.Budget
 	wg       sync.WaitGroup // everything that runs beside Run
 	lastConn atomic.Uint64
@@ -41,7 +39,15 @@ type Broker struct {
 
 	operations map[string]operation
 
+	keepers
 	registry
+}
+
+// keepers batch what goes to Raft beside the paths of messages.
+type keepers struct {
+	ceilings *ceilingKeeper
+	cursors  *cursorKeeper
+	damage   *damageKeeper
 }
 
 // registry is what the broker serves at the moment, and whom.
@@ -71,7 +77,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		},
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.ceilings, b.cursors = newCeilingKeeper(b), newCursorKeeper(b)
+	b.keepers = keepers{ceilings: newCeilingKeeper(b), cursors: newCursorKeeper(b), damage: newDamageKeeper(b)}
 	b.frames = protocol.NewBudget(max(cfg.frameBytes(), int64(2*b.maxFrame())), 3*heartbeat)
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -262,6 +268,7 @@ func (b *Broker) Topics() int { return b.meta.View().TopicCount() }
 func (b *Broker) Run(ctx context.Context) error {
 	b.wg.Go(func() { b.ceilings.run(b.ctx) })
 	b.wg.Go(func() { b.cursors.run(b.ctx) })
+	b.wg.Go(func() { b.damage.run(b.ctx) })
 	b.wg.Go(func() { b.retain(b.ctx) })
 	b.wg.Go(func() { b.accept(b.ctx) })
 	b.ready.Store(true)

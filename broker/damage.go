@@ -1,9 +1,13 @@
 package broker
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/storage"
 )
 
@@ -42,10 +46,132 @@ func (d *damages) all() []storage.Damage {
 }
 
 // sawDamage remembers damage that was met while the partition is served, for
-// describe and health, and tells the log once.
+// describe and health, tells the log once, and has it committed.
 func (p *partition) sawDamage(x storage.Damage) {
 	if p.damaged.found(x) {
 		p.b.log.Error("messages are damaged on disk; the rest is served", "partition", p.name(),
 			"from", x.From, "to", x.To, "file", x.File, "at", x.At, "err", x.Err)
+		notify(p.b.damage.wake)
+	}
+}
+
+// The pauses between attempts to commit damage.
+const (
+	damageRetry    = time.Second
+	damageRetryMax = time.Minute
+)
+
+// damageKeeper commits damage as ORPHANED (R10), so that describe after a
+// restart and other brokers know of it. It compares what is known here with
+// what the metadata say and proposes the difference: nobody who reads waits
+// for it, and what failed or has an unknown outcome is simply still different.
+type damageKeeper struct {
+	b    *Broker
+	wake chan struct{}
+}
+
+func newDamageKeeper(b *Broker) *damageKeeper {
+	return &damageKeeper{b: b, wake: make(chan struct{}, 1)}
+}
+
+// run reconciles whenever damage was met, and again while something is left. It returns when ctx ends.
+func (k *damageKeeper) run(ctx context.Context) {
+	timer := time.NewTimer(0) // recovery may have found what could not be committed then
+	defer timer.Stop()
+	pause := damageRetry
+	for {
+		select {
+		case <-k.wake:
+			pause = damageRetry
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		timer.Stop()
+		if k.reconcile(ctx) {
+			timer.Reset(pause)
+			pause = min(2*pause, damageRetryMax)
+		}
+	}
+}
+
+// reconcile commits what is missing and reports whether something is left to be tried again.
+func (k *damageKeeper) reconcile(ctx context.Context) (left bool) {
+	var floors []state.PartitionUpdate
+	var marks []state.RangeMark
+	view := k.b.meta.View()
+	for _, p := range k.b.reliable() {
+		list := p.damaged.all()
+		m := view.Partition(p.key.topic, p.key.n)
+		if len(list) == 0 || m == nil || m.Epoch != p.epoch {
+			continue // of another epoch: whoever opened that one has the say
+		}
+		floor, n := p.floor(), len(marks)
+		for _, d := range list {
+			if d.To > floor {
+				left = left || len(unmarked(m, d)) > 0 // not synced yet, under wal.sync: interval
+				continue
+			}
+			marks = append(marks, unmarked(m, d)...)
+		}
+		if len(marks) > n && m.Floor < floor {
+			floors = append(floors, state.PartitionUpdate{Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, Floor: floor})
+		}
+	}
+	if len(marks) == 0 {
+		return left
+	}
+	// What is marked of the open range must lie below the floor that the metadata know.
+	errs, err := k.b.proposeEach(ctx, &state.UpdatePartitions{Entries: floors}, len(floors))
+	if err == nil {
+		var more []error
+		more, err = k.b.proposeEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
+		errs = append(errs, more...)
+	}
+	if err = errors.Join(append(errs, err)...); err != nil && ctx.Err() == nil {
+		k.b.log.Warn("damage not recorded in the metadata, trying again", "ranges", len(marks), "err", err)
+	}
+	return left || err != nil
+}
+
+// unmarked returns what of damaged offsets the metadata do not call ORPHANED or LOST yet.
+func unmarked(m *state.Partition, d storage.Damage) []state.RangeMark {
+	var out []state.RangeMark
+	for i := range m.Ranges {
+		r := &m.Ranges[i]
+		from, to := max(d.From, r.Start), d.To
+		switch r.Status {
+		case state.RangeSealed:
+			to = min(to, r.End)
+		case state.RangeOpen:
+		default:
+			continue
+		}
+		if from < to {
+			out = append(out, state.RangeMark{
+				Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, From: from, To: to, Status: state.RangeOrphaned,
+			})
+		}
+	}
+	return out
+}
+
+// markDamage records the damage that recovery found before anybody is served.
+// What cannot be recorded now is the keeper's to try again.
+func (b *Broker) markDamage(ctx context.Context, all []recovered) {
+	view := b.meta.View()
+	var marks []state.RangeMark
+	for _, r := range all {
+		p := view.Partition(r.meta.Topic, r.meta.Number)
+		if p == nil {
+			continue
+		}
+		for _, d := range r.what.Damaged {
+			marks = append(marks, unmarked(p, d)...)
+		}
+	}
+	errs, err := b.proposeEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
+	if err = errors.Join(append(errs, err)...); err != nil {
+		b.log.Error("damage not recorded in the metadata", "err", err)
 	}
 }

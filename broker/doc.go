@@ -5,8 +5,9 @@
 // partition is one that this broker serves under one epoch: a log, or for a
 // non-reliable topic a fanout. A subscription is the shell around the pure
 // state of package dispatch; a consumer belongs to a subscription and a conn.
-// Two keepers batch what goes to Raft: the ceilingKeeper extends ceilings
-// ahead of need, the cursorKeeper commits cursors once an interval.
+// Three keepers batch what goes to Raft: the ceilingKeeper extends ceilings
+// ahead of need, the cursorKeeper commits cursors once an interval, the
+// damageKeeper commits damage that was met while serving.
 //
 // # Goroutines
 //
@@ -15,7 +16,7 @@
 //   - one for each request that needs the metadata or the disk, at most 64 a
 //     connection, and for each fetch that waits for messages, at most 256
 //   - one for each subscription with consumers on a partition: returns when the last leaves
-//   - one each of ceilingKeeper, cursorKeeper and retention: return when the broker stops
+//   - one each of ceilingKeeper, cursorKeeper, damageKeeper and retention: return when the broker stops
 //   - those of the log's committer, of Raft, and of net/http
 //
 // Everything on a produce frame's way, from the read of the socket to the

@@ -153,28 +153,6 @@ func (r *recovered) open() state.PartitionOpen {
 	return e
 }
 
-// markDamage records damaged offsets as ORPHANED: messages that were
-// acknowledged and cannot be read now. The bytes are kept.
-func (b *Broker) markDamage(ctx context.Context, all []recovered) {
-	view := b.meta.View()
-	var marks []state.RangeMark
-	for _, r := range all {
-		p := view.Partition(r.meta.Topic, r.meta.Number)
-		for _, d := range r.what.Damaged {
-			if p == nil || d.From >= d.To {
-				continue
-			}
-			marks = append(marks, state.RangeMark{
-				Topic: p.Topic, Partition: p.Number, Epoch: p.Epoch, From: d.From, To: d.To, Status: state.RangeOrphaned,
-			})
-		}
-	}
-	errs, err := b.proposeEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
-	if err = errors.Join(append(errs, err)...); err != nil {
-		b.log.Error("damage not recorded in the metadata", "err", err)
-	}
-}
-
 // begin serves a partition under the epoch that the view gives it.
 func (b *Broker) begin(view *state.View, r recovered) error {
 	id, n, log := r.meta.Topic, r.meta.Number, r.log

@@ -39,21 +39,32 @@ func (b *Broker) buryTombstones(ctx context.Context) {
 // applyRetention moves the start of every log whose topic bounds its age or size.
 func (b *Broker) applyRetention(ctx context.Context) {
 	now := b.cfg.Now().UnixMilli()
+	view := b.meta.View()
 	var parts []*partition
 	var entries []state.PartitionUpdate
+	var marks []state.RangeMark
 	for _, p := range b.reliable() {
-		t := b.meta.View().TopicByID(p.key.topic)
-		if t == nil || t.Settings.RetentionTime == 0 && t.Settings.RetentionBytes == 0 {
+		t, m := view.TopicByID(p.key.topic), view.Partition(p.key.topic, p.key.n)
+		if t == nil || m == nil || t.Settings.RetentionTime == 0 && t.Settings.RetentionBytes == 0 {
 			continue
 		}
 		to := p.log.RetentionPoint(now, t.Settings.RetentionTime.Milliseconds(), int64(t.Settings.RetentionBytes))
 		if to <= p.log.Start() {
 			continue
 		}
+		if lost := orphanedBelow(m, to); len(lost) > 0 {
+			marks = append(marks, lost...)
+			b.log.Warn("retention gives up messages that could not be read", "partition", p.name(), "below", to, "ranges", len(lost))
+		}
 		parts = append(parts, p)
 		entries = append(entries, state.PartitionUpdate{Topic: p.key.topic, Partition: p.key.n, Epoch: p.epoch, Floor: p.floor(), LogStart: to})
 	}
-	errs, err := b.proposeEach(ctx, &state.UpdatePartitions{Entries: entries}, len(entries))
+	// What was refused shows in the refusal of the start that would pass it.
+	_, err := b.proposeEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
+	var errs []error
+	if err == nil {
+		errs, err = b.proposeEach(ctx, &state.UpdatePartitions{Entries: entries}, len(entries))
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			b.log.Warn("retention not applied, trying again", "partitions", len(entries), "err", err)
@@ -68,6 +79,22 @@ func (b *Broker) applyRetention(ctx context.Context) {
 			b.log.Warn("retention not applied", "partition", p.name(), "err", errs[i])
 		}
 	}
+}
+
+// orphanedBelow returns the marks that make LOST what is ORPHANED below an
+// offset: the start of a log passes such a range in no other way (R18). All of
+// it is older than what retention bounds, and one bad sector must not keep the
+// rest of the topic on disk for ever.
+func orphanedBelow(m *state.Partition, to uint64) []state.RangeMark {
+	var out []state.RangeMark
+	for i := range m.Ranges {
+		if r := &m.Ranges[i]; r.Status == state.RangeOrphaned && r.Start < to {
+			out = append(out, state.RangeMark{
+				Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, From: r.Start, To: min(r.End, to), Status: state.RangeLost,
+			})
+		}
+	}
+	return out
 }
 
 // reliable returns the partitions served that have a log.

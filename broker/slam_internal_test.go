@@ -14,7 +14,18 @@ import (
 // running opens and runs a broker with one topic until the test ends.
 func running(t *testing.T, topic string, cfg protocol.TopicConfig) *Broker {
 	t.Helper()
-	b, err := Open(t.Context(), Config{DataDir: t.TempDir(), Name: "n1", Listen: Listen{Client: "127.0.0.1:0"}})
+	b := runningWith(t, Config{})
+	if _, err := b.createTopic(t.Context(), topic, cfg); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// runningWith opens and runs a broker on a directory of its own until the test ends.
+func runningWith(t *testing.T, cfg Config) *Broker {
+	t.Helper()
+	cfg.DataDir, cfg.Name, cfg.Listen.Client = t.TempDir(), "n1", "127.0.0.1:0"
+	b, err := Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,9 +39,6 @@ func running(t *testing.T, topic string, cfg protocol.TopicConfig) *Broker {
 		}
 	})
 	await(t, b.ready.Load)
-	if _, err := b.createTopic(t.Context(), topic, cfg); err != nil {
-		t.Fatal(err)
-	}
 	return b
 }
 

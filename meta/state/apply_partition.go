@@ -195,7 +195,7 @@ func (s *State) mark(m RangeMark) error {
 	if m.From >= m.To || m.Status == RangeOpen || m.Status > RangeLost || m.Accepted && m.Status != RangeOrphaned {
 		return refuse(ErrInvalid, "mark [%d, %d) as %s", m.From, m.To, m.Status)
 	}
-	ranges, err := markRanges(p.Ranges, m)
+	ranges, err := markRanges(&p, m)
 	if err != nil {
 		return err
 	}

@@ -160,13 +160,14 @@ type PartitionUpdate struct {
 	End       uint64  `msgpack:"x,omitempty"`
 }
 
-// MarkRanges records what is known of offsets that no epoch appends to any more. Batched.
+// MarkRanges records what is known of offsets that nobody appends to any more. Batched.
 type MarkRanges struct {
 	Entries []RangeMark `msgpack:"p"`
 }
 
 // RangeMark is an entry of MarkRanges: the ranges within [From, To) get the status; SEALED becomes ORPHANED or LOST,
-// ORPHANED becomes LOST or, repaired, SEALED. Plain gaps within stay gaps.
+// ORPHANED becomes LOST or, repaired, SEALED; what is OPEN and lies below the floor becomes ORPHANED. Plain gaps within
+// stay gaps.
 type RangeMark struct {
 	Topic     TopicID     `msgpack:"t"`
 	Partition uint32      `msgpack:"n,omitempty"`

@@ -80,17 +80,23 @@ func cutRange(r Range, from, to uint64) Range {
 	return r
 }
 
-// markRanges gives every part of a range within [m.From, m.To) the status of m, or refuses all of it.
-func markRanges(old []Range, m RangeMark) ([]Range, error) {
+// markRanges gives every part of a range within [m.From, m.To) the status of m, or refuses all of it. Of the open range
+// what lies below the floor may be marked: its messages were acknowledged, and damage met while the epoch lives is as
+// much a fact as damage that a recovery finds (R10). The epoch goes on above it.
+func markRanges(p *Partition, m RangeMark) ([]Range, error) {
 	var list []Range
-	for _, r := range old {
+	for _, r := range p.Ranges {
 		open := r.Status == RangeOpen
 		if m.To <= r.Start || !open && r.End <= m.From {
 			list = appendRange(list, r)
 			continue
 		}
+		if open && (m.Status != RangeOrphaned || m.To > p.Floor) {
+			return nil, refuse(ErrConflict, "[%d, %d) reaches into the open range at %d, acknowledged up to %d", m.From, m.To, r.Start, p.Floor)
+		}
+		whole := r
 		if open {
-			return nil, refuse(ErrConflict, "[%d, %d) reaches into the open range at %d", m.From, m.To, r.Start)
+			r.Status, r.End = RangeSealed, m.To
 		}
 		if !mayBecome(r.Status, m.Status) {
 			return nil, refuse(ErrConflict, "range [%d, %d) is %s", r.Start, r.End, r.Status)
@@ -102,8 +108,8 @@ func markRanges(old []Range, m RangeMark) ([]Range, error) {
 		mid := cutRange(r, from, to)
 		mid.Status, mid.Accepted = m.Status, m.Accepted
 		list = appendRange(list, mid)
-		if to < r.End {
-			list = appendRange(list, cutRange(r, to, r.End))
+		if open || to < r.End {
+			list = appendRange(list, cutRange(whole, to, whole.End))
 		}
 	}
 	return list, nil
