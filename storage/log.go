@@ -64,12 +64,14 @@ func (s Status) String() string { return [...]string{"OPEN", "SEALED", "ORPHANED
 // EpochStart says from which offset on an epoch holds within its range.
 type EpochStart struct{ Epoch, Start uint64 }
 
-// Range is a run of offsets and what became of it. An open one has no End.
+// Range is a run of offsets and what became of it. An open one has no End. Away:
+// other stores hold it, and what of it is missing in this one is no damage.
 type Range struct {
 	Start, End uint64
 	Open       bool
 	Status     Status
 	Epochs     []EpochStart
+	Away       bool
 }
 
 // Facts are what the metadata says of a partition.
@@ -110,7 +112,7 @@ type Log struct {
 }
 
 // Log opens a partition: recovers it after an unclean stop, and judges what it
-// found by range of offsets. A partition can be opened once.
+// found by range of offsets. A partition is open once at a time: again after Close.
 func (s *Store) Log(ctx context.Context, f Facts) (*Log, Recovery, error) {
 	l, found, err := s.tier.Log(ctx, wal.Opening{
 		ID: f.ID, Topic: f.Topic, Extents: extentsOf(f.Ranges), Start: f.LogStart, Floor: f.Floor,
@@ -130,7 +132,7 @@ func extentsOf(ranges []Range) []wal.Extent {
 			continue
 		}
 		for i, e := range r.Epochs {
-			x := wal.Extent{Epoch: e.Epoch, Start: e.Start, End: r.End}
+			x := wal.Extent{Epoch: e.Epoch, Start: e.Start, End: r.End, Away: r.Away}
 			if r.Open {
 				x.End = math.MaxUint64
 			}
@@ -146,8 +148,9 @@ func extentsOf(ranges []Range) []wal.Extent {
 }
 
 // SetRanges tells of ranges that have changed since the log was opened, so that
-// gaps are named by what became of them.
+// gaps are named by what became of them, and what another store holds is known.
 func (l *Log) SetRanges(ranges []Range) {
+	l.Log.SetAway(extentsOf(ranges))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ranges = ranges
@@ -184,7 +187,7 @@ func (l *Log) Reader(from uint64) *Reader { return &Reader{Reader: l.Log.Reader(
 
 // Next returns the next batches: as many as lie together and fit maxBytes, but
 // at least one, and none at or above the committed end (R1). Errors: ErrEnd,
-// ErrClosed, *Gap, *Trimmed, *Damage; the reader has not moved then.
+// ErrClosed, *Gap, *Trimmed, *Elsewhere, *Damage; the reader has not moved then.
 func (r *Reader) Next(maxBytes int) (View, error) {
 	v, err := r.Reader.Next(maxBytes)
 	if err == nil {

@@ -30,7 +30,11 @@ type Header struct {
 	FirstEpoch uint64 // the first one; differs from Epoch only after compaction
 	Base       uint64 // offset of the first message
 	Created    int64  // ms since 1970
+	Copied     bool   // taken over whole from another store: it was synced before it had its name
 }
+
+// The flags of a header. A reader passes over those it does not know.
+const flagCopied = 1
 
 // Append appends the encoded header to dst.
 func (h *Header) Append(dst []byte) ([]byte, error) {
@@ -47,7 +51,11 @@ func (h *Header) Append(dst []byte) ([]byte, error) {
 	dst = append(dst, h.Store[:]...)
 	dst = append(dst, h.TopicID[:]...)
 	dst = binary.LittleEndian.AppendUint32(dst, h.Partition)
-	dst = binary.LittleEndian.AppendUint32(dst, 0)
+	flags := uint32(0)
+	if h.Copied {
+		flags |= flagCopied
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, flags)
 	dst = binary.LittleEndian.AppendUint64(dst, h.Epoch)
 	dst = binary.LittleEndian.AppendUint64(dst, h.FirstEpoch)
 	dst = binary.LittleEndian.AppendUint64(dst, h.Base)
@@ -92,6 +100,7 @@ func ParseHeader(b []byte) (Header, int, error) {
 		FirstEpoch: binary.LittleEndian.Uint64(b[80:]),
 		Base:       binary.LittleEndian.Uint64(b[88:]),
 		Created:    int64(binary.LittleEndian.Uint64(b[96:])),
+		Copied:     binary.LittleEndian.Uint32(b[68:])&flagCopied != 0,
 	}
 	if h.FirstEpoch > h.Epoch {
 		return Header{}, 0, corrupt("epochs from %d to %d", h.FirstEpoch, h.Epoch)

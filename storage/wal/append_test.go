@@ -191,7 +191,7 @@ func TestIntervalAcksBeforeTheSync(t *testing.T) {
 		fsys := r.fsys.PowerLoss()
 		r.tier.Close()
 		tier := openTier(t, fsys, func(c *Config) { c.BootID = "two" })
-		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd}}})
+		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}})
 		if found.Proven || found.End < synced || found.End > 100 || found.Class == Damaged {
 			t.Fatalf("synced up to %d, found %+v", synced, found)
 		}

@@ -18,7 +18,8 @@ type checkpoint struct {
 	journal *journal
 	files   map[*file]struct{}
 	running bool
-	swept   bool // files were waiting at the last sweep
+	done    uint64 // checkpoints that have ended
+	swept   bool   // files were waiting at the last sweep
 }
 
 // add notes that the journal covers bytes of f from the span with this use on.
@@ -66,7 +67,9 @@ func (t *Tier) startCheckpoint(use uint64) {
 		}
 		t.mu.Lock()
 		t.checkpoint.running = false
-		t.checkpointDue() // the writer has gone on, and may be waiting
+		t.checkpoint.done++
+		t.wake.Broadcast() // a log that is being closed may wait for it
+		t.checkpointDue()  // the writer has gone on, and may be waiting
 		t.mu.Unlock()
 	}()
 }

@@ -73,6 +73,10 @@ func (t *Tier) commitLoop() {
 	r := &t.round
 	for {
 		t.mu.Lock()
+		t.commits.turns++
+		if t.commits.leaving > 0 {
+			t.wake.Broadcast()
+		}
 		if len(t.commits.queue) == 0 || t.err != nil {
 			t.commits.running = false
 			t.mu.Unlock()

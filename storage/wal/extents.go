@@ -6,10 +6,12 @@ import (
 )
 
 // Extent says which epoch gives which offsets their value: those in [Start,
-// End). End is math.MaxUint64 for the epoch that is still open.
+// End). End is math.MaxUint64 for the epoch that is still open. Away: another
+// store holds them, and what of them is missing here is no damage.
 type Extent struct {
 	Epoch      uint64
 	Start, End uint64
+	Away       bool
 }
 
 // extents are in the order of offsets and do not overlap (R19).
@@ -33,4 +35,18 @@ func (x extents) begin(epoch, end, start uint64) extents {
 		x[n-1].End = end
 	}
 	return append(x, Extent{Epoch: epoch, Start: start, End: math.MaxUint64})
+}
+
+// SetAway tells anew which of the extents this store need not hold.
+func (l *Log) SetAway(list []Extent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.extents {
+		x := &l.extents[i]
+		for _, y := range list {
+			if y.Epoch == x.Epoch && y.Start == x.Start {
+				x.Away = y.Away
+			}
+		}
+	}
 }

@@ -98,7 +98,7 @@ func TestFailedSyncIsFinal(t *testing.T) {
 	}
 	wantErr(t, r.tier.Close(), ErrPoisoned)
 	tier := openTier(t, r.fsys.PowerLoss(), nil)
-	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd}}, Floor: 4})
+	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Floor: 4})
 	if found.Class == Damaged || found.End < 4 || found.End > 5 {
 		t.Fatalf("after power loss: %+v", found)
 	}
@@ -127,7 +127,7 @@ func TestEverySyncCanFail(t *testing.T) {
 		}
 		failed := r.tier.Close() != nil
 		tier := openTier(t, r.fsys.PowerLoss(), nil)
-		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd}}})
+		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}})
 		if got := len(readAll(t, l, 0)); got < acked || found.Class == Damaged {
 			t.Fatalf("sync %d failed: %d acknowledged, %d read, %+v", nth, acked, got, found)
 		}
@@ -203,7 +203,7 @@ func TestNoSpaceIsSurvived(t *testing.T) {
 		r.fsys.Fail(nil)
 		r.close()
 		tier := openTier(t, r.fsys.PowerLoss(), nil)
-		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd}}, Floor: 20})
+		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Floor: 20})
 		if got := readAll(t, l, 0); len(got) != 20 || found.Class == Damaged {
 			t.Fatalf("write %d (%s): read %d messages after a restart, %+v", nth, hit, len(got), found)
 		}
@@ -260,7 +260,7 @@ func TestFullDisk(t *testing.T) {
 	r.tier.Close()
 	m.Limit(int64(used)) // not a byte is free
 	tier := openTier(t, m, nil)
-	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd}}, Start: uint64(stored) - 150})
+	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Start: uint64(stored) - 150})
 	if got := len(readAll(t, l, uint64(stored)-150)); got != 150 || found.Class == Damaged {
 		t.Fatalf("started on a full disk: read %d messages, want 150; %+v", got, found)
 	}
@@ -374,7 +374,7 @@ func TestSequences(t *testing.T) {
 	}
 	r.close()
 	tier := openTier(t, r.fsys, nil)
-	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd}}})
+	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}})
 	if err := l.Begin(2, found.End, 100); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,8 @@ func (id ID) String() string { return fmt.Sprintf("%x:%d", id.Topic, id.Partitio
 var (
 	// ErrNotOpen says that no epoch has begun.
 	ErrNotOpen = errors.New("partition is not open for writing")
+	// ErrPaused says that the partition is about to move; it is retriable.
+	ErrPaused = errors.New("partition is paused")
 	// ErrCeiling says that the offsets up to the ceiling are used up (R3).
 	ErrCeiling = errors.New("ceiling reached")
 	// ErrFull says that the disk has no space; it is retriable. From Wait: the
@@ -56,12 +58,15 @@ type Log struct {
 	cuts      []uint64
 	watchers  []chan<- struct{}
 	idle      lruLink // place among the logs with a tail; guarded by the tier's lock
+	retired   retired
 }
 
 // door is who may append.
 type door struct {
 	open    bool
+	paused  bool
 	closed  bool
+	proven  bool // nothing above the end was ever acknowledged (R6)
 	epoch   uint64
 	ceiling uint64
 	err     error // final
@@ -108,6 +113,7 @@ func (l *Log) Begin(epoch, start, ceiling uint64) error {
 	l.files.begin(epoch, start)
 	l.extents = l.extents.begin(epoch, l.ends.next, start)
 	l.door.open, l.door.epoch, l.door.ceiling = true, epoch, ceiling
+	l.door.paused, l.door.proven = false, true
 	l.ends.next, l.ends.committed, l.ends.synced = start, start, start
 	return nil
 }
@@ -142,6 +148,8 @@ func (l *Log) admits() error {
 		return ErrClosed
 	case !l.door.open:
 		return ErrNotOpen
+	case l.door.paused:
+		return ErrPaused
 	}
 	return nil
 }
@@ -274,13 +282,6 @@ func (l *Log) fail(err error) {
 		l.door.err = err
 		l.notify()
 	}
-}
-
-// Close shuts the door, waits for what is on its way, and gives memory and files
-// back. The partition cannot be opened again in the life of its tier.
-func (l *Log) Close() error {
-	l.close()
-	return l.shut()
 }
 
 // cutBack takes back everything above the committed end, which could not be

@@ -120,29 +120,38 @@ func (w *world) tryBoot() bool {
 	}
 	w.tier = tier
 	for _, p := range w.parts {
-		l, found, err := tier.Log(w.t.Context(), Opening{ID: p.id, Topic: "/default/m", Extents: p.extents, Start: p.start, Floor: p.floor})
-		if err != nil {
-			w.mustBeCrash(err)
+		if !w.open(p) {
 			tier.Close()
 			return false
 		}
-		if found.Class == Damaged || !found.Proven {
-			w.t.Fatalf("boot %d: %v: %+v, floor %d", w.boots, p.id, found, p.floor)
-		}
-		if end := w.ackedEnd(p); found.End < end {
-			w.t.Fatalf("boot %d: %v ends at %d, acknowledged up to %d", w.boots, p.id, found.End, end)
-		}
-		p.log = l
-		p.epoch++
-		if n := len(p.extents); n > 0 {
-			p.extents[n-1].End = found.End
-			p.extents = slices.DeleteFunc(p.extents, func(x Extent) bool { return x.Start == x.End })
-		}
-		p.extents = append(p.extents, Extent{p.epoch, found.End, openEnd})
-		p.floor = found.End
-		if err := l.Begin(p.epoch, found.End, 1<<40); err != nil {
-			w.t.Fatal(err)
-		}
+	}
+	return true
+}
+
+// open opens a partition and begins its next epoch.
+func (w *world) open(p *modelLog) bool {
+	l, found, err := w.tier.Log(w.t.Context(), Opening{ID: p.id, Topic: "/default/m", Extents: p.extents, Start: p.start, Floor: p.floor})
+	if err != nil {
+		w.mustBeCrash(err)
+		return false
+	}
+	if found.Class == Damaged || !found.Proven {
+		w.t.Fatalf("boot %d: %v: %+v, floor %d", w.boots, p.id, found, p.floor)
+	}
+	if end := w.ackedEnd(p); found.End < end {
+		w.t.Fatalf("boot %d: %v ends at %d, acknowledged up to %d", w.boots, p.id, found.End, end)
+	}
+	p.log = l
+	p.epoch++
+	if n := len(p.extents); n > 0 {
+		p.extents[n-1].End = found.End
+		p.extents = slices.DeleteFunc(p.extents, func(x Extent) bool { return x.Start == x.End })
+	}
+	p.extents = append(p.extents, Extent{p.epoch, found.End, openEnd, false})
+	p.floor = found.End
+	if err := l.Begin(p.epoch, found.End, 1<<40); err != nil {
+		w.mustBeCrash(err)
+		return false
 	}
 	return true
 }
@@ -224,10 +233,31 @@ func (w *world) step() {
 		}
 	case 5:
 		w.tier.sweep()
+	case 6:
+		if !w.reopen(p) {
+			w.restart()
+			return
+		}
 	}
 	if w.tier.Err() != nil {
 		w.restart()
 	}
+}
+
+// reopen gives a partition up and takes it again under the next epoch, in the
+// same process.
+func (w *world) reopen(p *modelLog) bool {
+	if err := p.log.Close(); err != nil {
+		w.mustBeCrash(err)
+		return false
+	}
+	p.floor = p.log.Committed()
+	if !w.open(p) {
+		return false
+	}
+	w.check(p)
+	w.resend(p)
+	return true
 }
 
 // append sends some batches before it waits for any.

@@ -52,8 +52,8 @@ type Found struct {
 const jointsChecked = 512
 
 // Log opens a partition: it finds its files, judges what an unclean stop left
-// (R10), cuts off a torn tail and syncs what remains. A partition is opened once
-// in the life of a tier, or again after [Tier.Delete].
+// (R10), cuts off a torn tail and syncs what remains. A partition is open once at
+// a time: again after [Log.Close] or [Tier.Delete].
 func (t *Tier) Log(ctx context.Context, o Opening) (*Log, Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, Found{}, err
@@ -92,7 +92,7 @@ func (l *Log) open(o Opening) (Found, error) {
 	if err := l.listFiles(); err != nil {
 		return Found{}, err
 	}
-	r := recovery{log: l, opening: o, found: Found{End: o.Start, Proven: l.tier.run.proven}}
+	r := recovery{log: l, opening: o, found: Found{End: o.Start, Proven: l.tier.endProven(l.id)}}
 	if n := len(o.Extents); n > 0 {
 		r.found.End = max(r.found.End, o.Extents[n-1].Start)
 	}
@@ -106,6 +106,7 @@ func (l *Log) open(o Opening) (Found, error) {
 	}
 	l.producers = r.producers
 	l.ends.lastTime = r.time
+	l.door.proven = r.found.Proven
 	l.ends.next, l.ends.committed, l.ends.synced = r.found.End, r.found.End, r.found.End
 	return r.found, nil
 }
@@ -127,7 +128,7 @@ func (l *Log) listFiles() error {
 	for _, e := range entries {
 		base, epoch, ok := segment.ParseName(e.Name)
 		if !ok || e.Dir {
-			if !strings.HasSuffix(e.Name, ".idx") {
+			if !strings.HasSuffix(e.Name, ".idx") && !strings.HasSuffix(e.Name, copySuffix) {
 				l.tier.config.Log.Warn("not a segment file, left alone", "file", path.Join(l.dir(), e.Name))
 			}
 			continue
@@ -163,17 +164,19 @@ func (r *recovery) damage(d Damage) {
 
 // extent recovers the files of one epoch; last says that it is the newest.
 func (r *recovery) extent(x Extent, last bool) error {
-	if x.End <= r.opening.Start {
+	if x.End < r.opening.Start {
 		return nil
 	}
 	var list []*file
 	for _, f := range r.log.files.list {
-		if f.epoch == x.Epoch {
+		// Of an epoch that lies wholly below the start, the file behind its end
+		// may still hold the producers that were handed over with it.
+		if f.epoch == x.Epoch && (x.End > r.opening.Start || f.base == x.End) {
 			list = append(list, f)
 		}
 	}
 	at := max(x.Start, r.opening.Start)
-	if len(list) > 0 && list[0].base > at {
+	if len(list) > 0 && list[0].base > at && !x.Away {
 		r.damage(Damage{From: at, To: min(list[0].base, x.End), File: r.log.dir(), Err: errMissing})
 	}
 	for i, f := range list {
@@ -181,7 +184,7 @@ func (r *recovery) extent(x Extent, last bool) error {
 			if len(list)-1-i > jointsChecked || list[i+1].base <= r.opening.Start {
 				continue
 			}
-			if err := r.inner(f, list[i+1].base); err != nil {
+			if err := r.inner(f, list[i+1].base, x); err != nil {
 				return err
 			}
 			continue
@@ -193,7 +196,9 @@ func (r *recovery) extent(x Extent, last bool) error {
 		at = max(at, end)
 	}
 	if x.End != math.MaxUint64 {
-		r.damage(Damage{From: at, To: x.End, File: r.log.dir(), Err: errMissing})
+		if !x.Away {
+			r.damage(Damage{From: at, To: x.End, File: r.log.dir(), Err: errMissing})
+		}
 		at = x.End
 	}
 	r.found.End = max(r.found.End, at)
@@ -204,7 +209,7 @@ var errMissing = errors.New("segment file is missing or cut short")
 
 // inner looks at a file that others of its epoch follow: it was closed, so its
 // footer tells where it ends, unless that was never synced.
-func (r *recovery) inner(f *file, next uint64) error {
+func (r *recovery) inner(f *file, next uint64, x Extent) error {
 	footer, err := r.hint(f)
 	if err == nil && footer == nil {
 		footer, err = r.readFooter(f)
@@ -213,7 +218,7 @@ func (r *recovery) inner(f *file, next uint64) error {
 		if _, newer := errors.AsType[*segment.VersionError](err); newer {
 			return err
 		}
-		if end, err := r.full(f, false); err != nil || end >= next {
+		if end, err := r.full(f, false); err != nil || end >= next || x.Away {
 			return err
 		} else {
 			r.damage(Damage{From: end, To: next, File: f.handle.name, At: f.size, Err: errMissing})
@@ -221,7 +226,7 @@ func (r *recovery) inner(f *file, next uint64) error {
 		return nil
 	}
 	r.adopt(f, footer)
-	if footer.End < next {
+	if footer.End < next && !x.Away {
 		r.damage(Damage{From: footer.End, To: next, File: f.handle.name, At: footer.DataEnd, Err: errMissing})
 	}
 	return nil
@@ -229,7 +234,7 @@ func (r *recovery) inner(f *file, next uint64) error {
 
 // newest looks at the last file of an epoch and returns where the epoch ends.
 func (r *recovery) newest(f *file, x Extent, last bool) (uint64, error) {
-	if m, ok := r.log.tier.run.clean[r.log.id]; ok && m.base == f.base && m.epoch == f.epoch {
+	if m, ok := r.log.tier.cleanEnd(r.log.id); ok && m.base == f.base && m.epoch == f.epoch {
 		if footer, err := r.readFooter(f); err == nil && footer.End == m.end && footer.DataEnd == m.size {
 			r.adopt(f, footer)
 			return footer.End, nil
@@ -248,12 +253,17 @@ func (r *recovery) adopt(f *file, footer *segment.Footer) {
 	f.known, f.size, f.end, f.sealed = true, footer.DataEnd, footer.End, true
 	r.time = max(r.time, footer.LastTime)
 	if table, err := footer.Producers(); err == nil {
-		r.producers = producers{}
-		r.producers.load(table)
+		r.remember(table)
 	}
 	f.mu.Lock()
 	f.footer = footer
 	f.mu.Unlock()
+}
+
+// remember takes the producer table of a footer, which holds all of those before.
+func (r *recovery) remember(table *segment.Producers) {
+	r.producers = producers{}
+	r.time = max(r.time, r.producers.load(table))
 }
 
 func (r *recovery) readFooter(f *file) (*segment.Footer, error) {
@@ -307,6 +317,7 @@ func (r *recovery) full(f *file, tail bool) (uint64, error) {
 	f.mu.Unlock()
 	r.time = max(r.time, s.time)
 	if s.sealed {
+		r.remember(s.table) // handed over with an epoch, it knows more than the batches here
 		return s.end, nil
 	}
 	if s.torn != nil && tail && s.end >= r.opening.Floor {

@@ -228,8 +228,8 @@ func (s stored) asBatch(key session) batch.Batch {
 	return b
 }
 
-// load takes over what a footer keeps; batches at or above end are not known to it.
-func (p *producers) load(t *segment.Producers) {
+// load takes over what a footer keeps, and returns the newest append time in it.
+func (p *producers) load(t *segment.Producers) (newest int64) {
 	var all []*segment.Session
 	t.Each(func(s *segment.Session) bool {
 		if s.Len() > 0 {
@@ -244,7 +244,9 @@ func (p *producers) load(t *segment.Producers) {
 		key := session{s.Producer, s.Session}
 		for i := range s.Len() {
 			sent := s.Sent(i)
+			newest = max(newest, sent.AppendTime)
 			p.record(stored{sequence: sent.Sequence, offset: sent.Base, time: sent.AppendTime, count: sent.Count, crc: sent.CRC}.asBatch(key))
 		}
 	}
+	return newest
 }

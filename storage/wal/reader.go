@@ -24,6 +24,14 @@ type Trimmed struct{ LogStart uint64 }
 
 func (e *Trimmed) Error() string { return fmt.Sprintf("the log starts at offset %d", e.LogStart) }
 
+// Elsewhere says that the messages [From, To) exist, in other stores than this
+// one. A reader never steps over it: they are to be had there, or to be waited for.
+type Elsewhere struct{ From, To uint64 }
+
+func (e *Elsewhere) Error() string {
+	return fmt.Sprintf("offsets %d to %d lie in another store", e.From, e.To)
+}
+
 // Damage says that the messages [From, To) cannot be read: File is wrong at
 // position At. The bytes are kept. A reader steps over it with Seek(To).
 type Damage struct {
@@ -110,7 +118,7 @@ func (r *Reader) letGo() {
 
 // Next returns the next batches: as many as lie together and fit maxBytes, but
 // at least one. Nothing at or above the committed end is ever shown (R1).
-// Errors: ErrEnd, ErrClosed, *Gap, *Trimmed, *Damage; then the reader has not moved.
+// Errors: ErrEnd, ErrClosed, *Gap, *Trimmed, *Elsewhere, *Damage; then the reader has not moved.
 func (r *Reader) Next(maxBytes int) (View, error) {
 	for {
 		if r.buf != nil {
@@ -142,6 +150,7 @@ type source struct {
 	size  int64  // bytes of the file that may be read, -1: not known yet
 	stop  uint64 // batches at or above it do not exist in this file (R19)
 	after uint64 // the base of the next file, or the end of the log
+	away  bool   // another store holds what is missing here
 }
 
 // source looks where the reader's next batch is.
@@ -173,10 +182,13 @@ func (l *Log) source(r *Reader) (source, error) {
 	}
 	stop := min(x.End, l.ends.committed)
 	f, after := l.files.find(r.next, x.Epoch)
+	if f == nil && x.Away {
+		return source{}, &Elsewhere{From: r.next, To: min(after, stop)}
+	}
 	if f == nil {
 		return source{}, &Damage{From: r.next, To: min(after, stop), File: l.dir(), Err: errors.New("segment file is missing")}
 	}
-	s := source{file: f, size: f.size, stop: stop, after: min(after, stop)}
+	s := source{file: f, size: f.size, stop: stop, after: min(after, stop), away: x.Away}
 	if !f.known {
 		s.size = -1
 	}
@@ -326,6 +338,9 @@ func (r *Reader) fits(b batch.Batch, s source) error {
 
 // ranOut is called when the file ends before the reader's next offset.
 func (r *Reader) ranOut(s source) error {
+	if s.after > r.next && s.away {
+		return &Elsewhere{From: r.next, To: s.after}
+	}
 	if s.after > r.next {
 		return &Damage{From: r.next, To: s.after, File: s.file.handle.name, At: s.size, Err: io.ErrUnexpectedEOF}
 	}

@@ -18,7 +18,8 @@ import (
 // run is what the process before left, as far as it concerns all partitions.
 type run struct {
 	number   uint64
-	clean    map[ID]markerEntry // empty after an unclean stop
+	clean    map[ID]markerEntry // where partitions ended that were closed cleanly; guarded by the tier's lock
+	shut     map[ID]bool        // of them, those closed in this run whose end is proven; guarded alike
 	stopped  bool               // cleanly: all that is there was synced
 	proven   bool               // what is not found was never acknowledged (R6)
 	sameBoot bool               // the machine runs since then: what was written is there, synced or not
@@ -44,9 +45,10 @@ func (t *Tier) recover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fresh = len(list) == 0
+		_, err = fsys.Stat(t.journalName()) // it may know of files whose directories are lost
+		fresh = len(list) == 0 && isNotExist(err)
 	}
-	t.run = run{number: before.number + 1, clean: make(map[ID]markerEntry)}
+	t.run = run{number: before.number + 1, clean: make(map[ID]markerEntry), shut: make(map[ID]bool)}
 	t.run.sameBoot = known && before.bootID != "" && before.bootID == t.config.BootID
 	t.run.proven = fresh || known && before.always || t.run.sameBoot
 	clean := known && t.readMarker(before.number)
@@ -245,6 +247,9 @@ func (t *Tier) replayOne(journal disk.File, x *target) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if h, _, err := segment.ReadHeader(f); err == nil && h.Copied {
+		return nil // what the journal has is of a file that had this name before it
+	}
 	for _, p := range x.pieces {
 		data := make([]byte, p.entry.length)
 		if _, err := journal.ReadAt(data, p.at); err != nil {

@@ -152,7 +152,7 @@ func (im *image) open() outcome {
 	im.t.Helper()
 	tier := openTier(im.t, im.fsys, nil)
 	l, found := openLog(im.t, tier, Opening{
-		ID: topic(1), Topic: "/default/t", Extents: []Extent{{1, 0, openEnd}}, Floor: im.floor, Start: im.start,
+		ID: topic(1), Topic: "/default/t", Extents: []Extent{{1, 0, openEnd, false}}, Floor: im.floor, Start: im.start,
 	})
 	out := outcome{found: found, got: make(map[uint64]string)}
 	r := l.Reader(im.start)

@@ -79,7 +79,7 @@ func TestAppendTimeOverARestart(t *testing.T) {
 		}
 		r.clock.ms -= 3_600_000
 		tier := openTier(t, fsys, func(c *Config) { c.Now = r.clock.now })
-		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd}}, Floor: 3})
+		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Floor: 3})
 		if err := l.Begin(2, found.End, 1<<40); err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestTornTailOnTheDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		tier := openTier(t, fsys, nil)
-		_, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd}}, Floor: floor})
+		_, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Floor: floor})
 		want, class := whole, Torn
 		if floor > 3 {
 			want, class = before.Size, Damaged

@@ -99,6 +99,7 @@ type Tier struct {
 	mu         sync.Mutex // guards what follows; taken after a log's lock, never before
 	wake       sync.Cond  // pending has shrunk, or the tier failed
 	logs       map[ID]*Log
+	copies     map[ID]*Copy
 	commits    commits
 	checkpoint checkpoint
 	rest       rest
@@ -110,6 +111,8 @@ type Tier struct {
 type commits struct {
 	queue   []*Log // have something that no round has taken
 	running bool
+	turns   uint64 // rounds begun
+	leaving int    // logs that wait for the present round to end
 	loop    func() // commitLoop, made once: starting it allocates nothing
 }
 
@@ -127,7 +130,7 @@ func Open(ctx context.Context, config Config) (*Tier, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tier{config: config, failed: make(chan struct{}), logs: make(map[ID]*Log)}
+	t := &Tier{config: config, failed: make(chan struct{}), logs: make(map[ID]*Log), copies: make(map[ID]*Copy)}
 	t.memory = &memory{limit: config.MemoryBytes}
 	t.cache = &cache{fs: config.FS, limit: config.Files}
 	t.cache.ring.init()

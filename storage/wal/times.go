@@ -177,7 +177,10 @@ func (l *Log) verify(at, stop uint64, cold bool, report func(Damage)) error {
 		}
 		d, damaged := errors.AsType[*Damage](err)
 		trimmed, gone := errors.AsType[*Trimmed](err)
+		other, away := errors.AsType[*Elsewhere](err)
 		switch {
+		case away:
+			r.Seek(other.To)
 		case damaged:
 			report(*d)
 			r.Seek(d.To)

@@ -109,6 +109,7 @@ func (t *Tier) Delete(id ID) error {
 	l := t.logs[id]
 	delete(t.logs, id)
 	delete(t.run.clean, id)
+	delete(t.run.shut, id)
 	t.mu.Unlock()
 	var gone []*file
 	if l != nil {

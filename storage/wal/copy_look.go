@@ -1,0 +1,195 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// takeOver finishes the files that an interrupted copy has left, as far as their
+// batches are whole.
+func (c *Copy) takeOver() error {
+	fsys, dir := c.tier.config.FS, c.tier.dir(c.id)
+	entries, err := fsys.ReadDir(dir)
+	if isNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name, unfinished := strings.CutSuffix(e.Name, copySuffix)
+		base, epoch, ok := segment.ParseName(name)
+		if !unfinished || !ok {
+			continue
+		}
+		if err := c.resume(path.Join(dir, name), copied{base, epoch}); err != nil {
+			return fmt.Errorf("take over %s: %w", e.Name, err)
+		}
+	}
+	return nil
+}
+
+// resume seals what is whole of an unfinished file, or removes it.
+func (c *Copy) resume(name string, me copied) error {
+	t := c.tier
+	h, err := t.config.FS.Open(name+copySuffix, disk.Write)
+	if err != nil {
+		return err
+	}
+	f := &copying{handle: h, name: name, base: me.base, epoch: me.epoch, end: me.base}
+	header, size, err := c.header(h, me)
+	if _, taken := t.config.FS.Stat(name); err != nil || taken == nil {
+		c.now = f
+		return c.abandon() // it is copied again
+	}
+	raw, err := header.Append(nil)
+	if err != nil {
+		return errors.Join(err, h.Close())
+	}
+	f.summary = segment.NewSummary(raw, me.base)
+	total, err := h.Size()
+	if err != nil {
+		return errors.Join(err, h.Close())
+	}
+	c.table = c.tableBefore(me)
+	scan := segment.NewScanner(h, total, header.Origin(size))
+	for {
+		x, err := scan.Next()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return errors.Join(err, h.Close())
+		}
+		if err != nil || x.Kind != segment.Whole || x.Batch.Base() != f.end {
+			break // what follows is copied again
+		}
+		f.summary.Add(x.Batch)
+		c.table.record(x.Batch)
+		f.end = x.Batch.End()
+	}
+	f.size = f.summary.Facts().DataEnd
+	c.now = f
+	if f.end == me.base {
+		return c.abandon()
+	}
+	if err := h.Truncate(f.size); err != nil {
+		return c.failed(err)
+	}
+	return c.seal()
+}
+
+// header reads a header and holds it against the file's place.
+func (c *Copy) header(h disk.File, me copied) (segment.Header, int, error) {
+	probe := &file{log: &Log{tier: c.tier, id: c.id}, base: me.base, epoch: me.epoch}
+	return probe.readHeader(h)
+}
+
+// look finds what the store holds of the partition.
+func (c *Copy) look(ctx context.Context) error {
+	t := c.tier
+	t.mu.Lock()
+	l := t.logs[c.id]
+	t.mu.Unlock()
+	own := uint64(0) // the epoch that is being written: its file is not history
+	if l != nil {
+		l.mu.Lock()
+		own = l.door.epoch
+		l.mu.Unlock()
+	}
+	c.have, c.named = nil, nil
+	entries, err := t.config.FS.ReadDir(t.dir(c.id))
+	if isNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		base, epoch, ok := segment.ParseName(e.Name)
+		if !ok || e.Dir || epoch == own && own != 0 {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		me := copied{base, epoch}
+		end, err := c.holds(path.Join(t.dir(c.id), e.Name), me)
+		if err != nil {
+			return fmt.Errorf("look at %s: %w", e.Name, err)
+		}
+		c.add(Span{epoch, base, end}, me)
+	}
+	return nil
+}
+
+// holds returns the offset up to which a segment file holds every message from
+// its base on. Of a sealed one the footer is believed.
+func (c *Copy) holds(name string, me copied) (uint64, error) {
+	t := c.tier
+	h, err := t.config.FS.Open(name, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer h.Close()
+	if _, _, err := c.header(h, me); err != nil {
+		if _, newer := errors.AsType[*segment.VersionError](err); newer {
+			return 0, err
+		}
+		return me.base, nil // foreign or damaged: it holds nothing
+	}
+	total, err := h.Size()
+	if err != nil {
+		return 0, err
+	}
+	footer, err := segment.ReadFooter(h, total)
+	if err == nil && footer.First == me.base && footer.Messages == footer.End-footer.First {
+		return footer.End, nil
+	}
+	probe := &file{log: &Log{tier: t, id: c.id}, base: me.base, epoch: me.epoch}
+	probe.handle.name = name
+	found, err := probe.scan(h, total, nil)
+	if err != nil {
+		return 0, err
+	}
+	if len(found.damaged) > 0 {
+		return found.damaged[0].From, nil
+	}
+	return found.end, nil
+}
+
+// tableBefore is the producer table as the file in front of one left it: each
+// footer holds the whole table up to its place. Where none can be read it is
+// empty, and what the owner hands over (R17) takes its place.
+func (c *Copy) tableBefore(me copied) producers {
+	var before copied
+	found := false
+	for _, x := range c.named {
+		if x.base < me.base || x.base == me.base && x.epoch < me.epoch {
+			before, found = x, true
+		}
+	}
+	var p producers
+	if !found {
+		return p
+	}
+	h, err := c.tier.config.FS.Open(path.Join(c.tier.dir(c.id), segment.FormatName(before.base, before.epoch)), 0)
+	if err != nil {
+		return p
+	}
+	defer h.Close()
+	total, err := h.Size()
+	if err != nil {
+		return p
+	}
+	if footer, err := segment.ReadFooter(h, total); err == nil {
+		if table, err := footer.Producers(); err == nil {
+			p.load(table)
+		}
+	}
+	return p
+}

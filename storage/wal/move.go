@@ -1,0 +1,164 @@
+package wal
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// ErrSessions says that a producer table that was handed over is damaged, or
+// belongs to another place of the log. Nothing was taken over.
+var ErrSessions = errors.New("producer table does not fit the log")
+
+// Pause shuts the door for a planned move (R16) and waits until everything that
+// was appended is settled: end is then the exact end of the log, and synced.
+// Reads go on. [Log.Resume] opens the door again, under the same epoch.
+func (l *Log) Pause() (end uint64, err error) {
+	l.mu.Lock()
+	l.door.paused = true
+	l.notify()
+	for l.tail.pending > 0 && l.door.err == nil {
+		l.wake.Wait()
+	}
+	end, err = l.ends.next, l.door.err
+	synced := l.ends.synced == l.ends.committed
+	l.mu.Unlock()
+	if err != nil || synced {
+		return end, err
+	}
+	if err := l.tier.settleLog(l); err != nil {
+		l.tier.poison(err)
+		return end, err
+	}
+	return end, nil
+}
+
+// Resume ends a pause.
+func (l *Log) Resume() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.door.err != nil:
+		return l.door.err
+	case l.door.closed:
+		return ErrClosed
+	}
+	l.door.paused = false
+	return nil
+}
+
+// Sessions is the producer table of a log that is paused or closed, to be handed
+// to the next owner (R17). It is a segment footer without messages: it names the
+// end of the log and carries a CRC.
+func (l *Log) Sessions() ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.door.paused && !l.door.closed || l.tail.pending > 0 {
+		return nil, errors.New("export producers: the log is open for writing")
+	}
+	end := l.ends.next
+	f := segment.Footer{Facts: segment.Facts{First: end, End: end}}
+	return f.Append(nil, l.producers.table(end)), nil
+}
+
+// ImportSessions takes over what [Log.Sessions] of the owner before returned,
+// for a log that ends where that one ended and was not begun yet. The table is
+// durable when it returns nil: it lies in the footer of a segment without
+// messages behind the last epoch. Doing it again does it once.
+func (l *Log) ImportSessions(b []byte) error {
+	footer, err := segment.ReadFooter(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSessions, err)
+	}
+	table, err := footer.Producers()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSessions, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	end := l.ends.next
+	switch {
+	case l.door.err != nil:
+		return l.door.err
+	case l.door.closed:
+		return ErrClosed
+	case l.door.open:
+		return errors.New("import producers: the log is open for writing")
+	case footer.End != end:
+		return fmt.Errorf("%w: it is of end %d, the log ends at %d", ErrSessions, footer.End, end)
+	case table.Len() > 0 && len(l.extents) == 0:
+		return fmt.Errorf("%w: the log never had an epoch", ErrSessions)
+	}
+	if len(l.extents) > 0 {
+		f, err := l.keepSessions(l.extents[len(l.extents)-1].Epoch, end, table)
+		if err != nil {
+			return fmt.Errorf("import producers: %w", err)
+		}
+		l.files.insert(f)
+	}
+	l.producers = producers{}
+	l.ends.lastTime = max(l.ends.lastTime, l.producers.load(table))
+	return nil
+}
+
+// keepSessions writes the segment without messages that carries a table. l.mu is
+// held: the log is not in use yet.
+func (l *Log) keepSessions(epoch, end uint64, table *segment.Producers) (*file, error) {
+	t := l.tier
+	name := path.Join(l.dir(), segment.FormatName(end, epoch))
+	if old, err := disk.ReadFile(t.config.FS, name); err == nil {
+		footer, err := segment.ReadFooter(bytes.NewReader(old), int64(len(old)))
+		if err != nil || footer.Batches > 0 {
+			return nil, fmt.Errorf("segment %s is there and holds something else", name)
+		}
+	}
+	header, err := t.copyHeader(l.id, l.topic, end, epoch)
+	if err != nil {
+		return nil, err
+	}
+	footer := segment.NewSummary(header, end).Footer()
+	if err := disk.MkdirAll(t.config.FS, l.dir()); err != nil {
+		return nil, err
+	}
+	if err := disk.WriteFileAtomic(t.config.FS, name, footer.Append(header, table)); err != nil {
+		if !isNoSpace(err) {
+			t.poison(err)
+		}
+		return nil, err
+	}
+	return copiedFile(l, name, end, epoch, footer), nil
+}
+
+// copyHeader is the header of a file that is not the log's own writing.
+func (t *Tier) copyHeader(id ID, topic string, base, epoch uint64) ([]byte, error) {
+	cluster, _ := t.config.Header()
+	h := segment.Header{
+		Cluster: cluster, Store: t.config.Store, TopicID: id.Topic, Topic: topic, History: uint16(epoch >> 48),
+		Partition: id.Partition, Epoch: epoch, FirstEpoch: epoch, Base: base, Created: t.config.Now().UnixMilli(), Copied: true,
+	}
+	return h.Append(nil)
+}
+
+// copiedFile is a sealed and synced file as a log knows it.
+func copiedFile(l *Log, name string, base, epoch uint64, footer *segment.Footer) *file {
+	f := &file{log: l, base: base, epoch: epoch, known: true, size: footer.DataEnd, end: footer.End, sealed: true, footer: footer}
+	f.handle.name = name
+	f.anchored.Store(true)
+	return f
+}
+
+// insert puts a file in its place. One that is there already stays.
+func (f *files) insert(x *file) {
+	i, found := slices.BinarySearchFunc(f.list, x, func(a, b *file) int {
+		return cmp.Or(cmp.Compare(a.base, b.base), cmp.Compare(a.epoch, b.epoch))
+	})
+	if !found {
+		f.list = slices.Insert(f.list, i, x)
+	}
+}
