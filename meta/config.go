@@ -1,8 +1,11 @@
 package meta
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/danubemq/danube/meta/state"
@@ -21,9 +24,21 @@ type Config struct {
 	Bootstrapped bool
 	// Join makes a first start wait to be added by the leader of an existing cluster instead of forming one.
 	Join bool
-	// Transport carries Raft's messages. Nil: a transport within the process, which opens no port and reaches nobody.
-	// The node closes it.
-	Transport raft.Transport
+	// Form lists the voters of a new cluster, this store among them; each of them opens with the same list. Nil, and no
+	// Join: this store alone. Only a first start looks at it.
+	Form []Server
+	// Address is what the other members dial, host:port. Default: the listener's. A new address takes effect when the
+	// leader is told (AddServer).
+	Address string
+	// Listener takes Raft's streams from the other members, Dial opens them. Both nil: nobody is reached and nobody
+	// reaches this node. The node closes the listener and the connections.
+	Listener net.Listener
+	Dial     func(ctx context.Context, address string) (net.Conn, error)
+	// Resolve returns a newer address of a store than the metadata has, if one is known. Nil: none ever is.
+	Resolve func(store state.StoreID) (address string, ok bool)
+	// Forward carries a request to the Serve of another member and returns its answer. Its error means that the outcome
+	// is unknown, unless it is ErrNotLeader: then nothing was sent. Nil: only the leader can propose.
+	Forward func(ctx context.Context, to Server, op byte, body []byte) ([]byte, error)
 	// ElectionTimeout is how long a follower waits for a leader; a leader that reaches no majority steps down after
 	// half of it. Default 500 ms (R7); a lone voter elects itself within one to two times this.
 	ElectionTimeout time.Duration
@@ -62,10 +77,34 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Transport == nil {
-		_, c.Transport = raft.NewInmemTransport(raft.ServerAddress("store-" + c.Store.String()))
+	if c.Listener != nil && c.Address == "" {
+		c.Address = c.Listener.Addr().String()
 	}
-	return c, nil
+	if c.Listener == nil {
+		c.Address = "store-" + c.Store.String()
+	}
+	return c, c.checkPeers()
+}
+
+func (c Config) checkPeers() error {
+	if (c.Listener == nil) != (c.Dial == nil) {
+		return errors.New("open metadata: a listener needs a dialer")
+	}
+	if host, _, err := net.SplitHostPort(c.Address); c.Listener != nil {
+		ip := net.ParseIP(host)
+		if err != nil || host == "" || ip != nil && ip.IsUnspecified() {
+			return fmt.Errorf("open metadata: nobody can dial the address %q", c.Address)
+		}
+	}
+	if c.Form == nil {
+		return nil
+	}
+	for _, s := range c.Form {
+		if s.Store == c.Store && s.Address == c.Address && s.Voter {
+			return nil
+		}
+	}
+	return fmt.Errorf("open metadata: store %s at %s is not among the voters to form a cluster of", c.Store, c.Address)
 }
 
 // snapshotInterval is how often Raft looks whether the threshold is passed.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
@@ -19,6 +20,7 @@ type machine struct {
 
 	view   atomic.Pointer[state.View]
 	failed atomic.Pointer[error] // why nothing more is applied
+	busy   atomic.Int64          // Unix nanoseconds since when a batch is being applied; zero if none is
 
 	mu   sync.Mutex
 	wake chan struct{} // closed at the next publication; nil if nobody waits
@@ -51,6 +53,14 @@ func (f *machine) changed() <-chan struct{} {
 	return f.wake
 }
 
+// applying returns how long the present batch has been worked on, zero if there is none.
+func (f *machine) applying() time.Duration {
+	if began := f.busy.Load(); began != 0 {
+		return time.Since(time.Unix(0, began))
+	}
+	return 0
+}
+
 func (f *machine) err() error {
 	if p := f.failed.Load(); p != nil {
 		return *p
@@ -67,6 +77,8 @@ func (f *machine) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0
 // ApplyBatch implements raft.BatchingFSM. The view is published before Raft answers the proposals, so a proposer finds
 // in it what it proposed.
 func (f *machine) ApplyBatch(logs []*raft.Log) []any {
+	f.busy.Store(time.Now().UnixNano())
+	defer f.busy.Store(0)
 	results := make([]any, len(logs))
 	applied := 0
 	for i, l := range logs {

@@ -13,17 +13,24 @@ import (
 
 // Node is this broker's replica of the metadata.
 type Node struct {
-	cfg     Config
-	raft    *raft.Raft
-	machine *machine
-	store   *store
-	metrics *metrics
+	cfg       Config
+	raft      *raft.Raft
+	machine   *machine
+	store     *store
+	metrics   *metrics
+	transport raft.Transport
+	peers     *transport // the same, nil if this node reaches nobody
+	leader    leadership
+	started   time.Time
+
+	membership chan struct{} // room for one: held while a change of the members is under way
 
 	mu       sync.Mutex // guards closing, and inflight.Add against inflight.Wait
 	closing  bool
 	inflight sync.WaitGroup // one for each call into Raft whose answer is outstanding
 	stop     chan struct{}  // closed when nothing more will be answered
 	workers  sync.WaitGroup
+	calls    sync.WaitGroup // one for each request at another member; they end with stop
 	closed   sync.Once
 	closeErr error
 }
@@ -168,8 +175,11 @@ func (n *Node) close() error {
 	close(n.stop)
 	down := n.raft.Shutdown()
 	n.store.release()
-	err := down.Error()
+	// Before waiting: messages on their way to servers that do not answer would hold Raft up.
+	err := closeTransport(n.transport)
+	err = errors.Join(err, down.Error())
 	n.workers.Wait()
+	n.calls.Wait()
 	n.metrics.unregister(n.cfg.Registerer)
 	return errors.Join(err, n.store.Close())
 }

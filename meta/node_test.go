@@ -304,7 +304,7 @@ func TestUnansweredProposalIsUnknown(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	cfg.ElectionTimeout = 500 * time.Millisecond
-	n := openNode(t, cfg)
+	n := openNode(t, cfg) // which forwards nothing
 	// A second voter that nobody reaches takes the majority away.
 	if err := n.raft.AddVoter("nobody", "nowhere", 0, 0).Error(); err != nil {
 		t.Log(err)

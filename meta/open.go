@@ -1,11 +1,13 @@
 package meta
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,8 +31,8 @@ const (
 	retainSnapshots = 2
 )
 
-// Open opens the metadata in cfg.Dir and takes part in Raft. In a directory that never had a cluster it forms one with
-// this store as its only voter, unless cfg.Join. It does not wait for a leader; see WaitReady. ctx bounds opening only.
+// Open opens the metadata in cfg.Dir and takes part in Raft. In a directory that never had a cluster it forms one: of
+// the voters in cfg.Form, or of this store alone, unless cfg.Join. It does not wait for a leader; see WaitReady. ctx bounds opening only.
 //
 // ErrInUse if another process has it open, *DamagedError if what is there is not what was written: then nothing was
 // changed, and nothing will be until the metadata is made anew. ErrForeign if it is another store's, state.ErrNewerCommand if a later release wrote it.
@@ -42,14 +44,19 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	n, err := open(cfg)
+	n, err := openDir(cfg)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open metadata: %w", err), closeTransport(cfg.Transport))
+		err = fmt.Errorf("open metadata: %w", err)
+		if cfg.Listener != nil {
+			// Raft's transport may have closed it already.
+			_ = cfg.Listener.Close()
+		}
+		return nil, err
 	}
 	return n, nil
 }
 
-func open(cfg Config) (*Node, error) {
+func openDir(cfg Config) (*Node, error) {
 	if err := checkMarker(cfg); err != nil {
 		return nil, err
 	}
@@ -75,9 +82,15 @@ func open(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", filepath.Join(dir, databaseFile), err)
 	}
-	n := &Node{cfg: cfg, store: st, metrics: m, stop: make(chan struct{})}
+	n := &Node{cfg: cfg, store: st, metrics: m, stop: make(chan struct{}), membership: make(chan struct{}, 1), started: time.Now()}
+	if cfg.Listener == nil {
+		_, n.transport = raft.NewInmemTransport(raft.ServerAddress(cfg.Address))
+	} else {
+		n.peers = newTransport(cfg, st.hung)
+		n.transport = n.peers
+	}
 	if err := n.start(first); err != nil {
-		return nil, errors.Join(err, st.Close())
+		return nil, errors.Join(err, closeTransport(n.transport), st.Close())
 	}
 	return n, nil
 }
@@ -108,7 +121,7 @@ func (n *Node) start(first bool) error {
 	}
 	large := make(chan struct{}, 1)
 	n.machine = newMachine(n.metrics, large)
-	n.raft, err = raft.NewRaft(rc, n.machine, logs, n.store, snaps, n.cfg.Transport)
+	n.raft, err = raft.NewRaft(rc, n.machine, logs, n.store, snaps, n.transport)
 	if cause := n.machine.err(); cause != nil {
 		err = cause
 	}
@@ -118,15 +131,26 @@ func (n *Node) start(first bool) error {
 	if err := n.metrics.register(n.cfg.Registerer, n); err != nil {
 		return errors.Join(fmt.Errorf("register metrics: %w", err), n.raft.Shutdown().Error())
 	}
+	if n.peers != nil {
+		n.peers.raft.Store(n.raft)
+	}
 	n.workers.Go(func() { n.snapshotOnSize(large) })
+	n.watchLeadership()
 	return nil
 }
 
 func (n *Node) bootstrap(rc *raft.Config, logs raft.LogStore, snaps raft.SnapshotStore) error {
-	voters := raft.Configuration{Servers: []raft.Server{{
-		Suffrage: raft.Voter, ID: rc.LocalID, Address: n.cfg.Transport.LocalAddr(),
-	}}}
-	if err := raft.BootstrapCluster(rc, logs, n.store, snaps, n.cfg.Transport, voters); err != nil {
+	voters := n.cfg.Form
+	if voters == nil {
+		voters = []Server{{Store: n.cfg.Store, Address: n.cfg.Address, Voter: true}}
+	}
+	// Every voter makes the same first entry, so that it does not matter who leads first.
+	voters = slices.SortedFunc(slices.Values(voters), func(a, b Server) int { return bytes.Compare(a.Store[:], b.Store[:]) })
+	var c raft.Configuration
+	for _, s := range voters {
+		c.Servers = append(c.Servers, raft.Server{ID: serverID(s.Store), Address: raft.ServerAddress(s.Address)})
+	}
+	if err := raft.BootstrapCluster(rc, logs, n.store, snaps, n.transport, c); err != nil {
 		return fmt.Errorf("form a cluster: %w", err)
 	}
 	return nil

@@ -27,11 +27,13 @@ const enqueueTimeout = 5 * time.Second
 
 // Propose replicates a command and returns its result once this node has applied it; View shows it then. Concurrent
 // proposals share disk syncs. A batched command that is too large for one entry is proposed in parts, one after the
-// other.
+// other. A follower forwards (Config.Forward); until ctx ends it tries again while no leader is known, the leader moves,
+// or an attempt ended unknown.
 //
 // The error is nil, the refusal that is also in Result.Err, or one of ErrNotLeader, ErrBusy, ErrClosed (nothing was
 // proposed) and ErrUnknown. A done ctx ends the waiting, and the outcome is unknown. Refused entries of a batched
-// command are in Result.Entries only.
+// command are in Result.Entries only. A refusal that is ErrUnknown as well, and refused entries with ErrUnknown, may come
+// of proposing twice what was applied the first time: the view tells.
 func (n *Node) Propose(ctx context.Context, c state.Command) (state.Result, error) {
 	b, err := state.Encode(c)
 	if errors.Is(err, state.ErrTooLarge) {
@@ -73,6 +75,26 @@ func (n *Node) proposeParts(ctx context.Context, c state.Command) (state.Result,
 
 func (n *Node) propose(ctx context.Context, b []byte) (state.Result, error) {
 	start := n.cfg.Now()
+	r, again, err := n.ask(ctx, opPropose, b)
+	if refusal := r.Err; refusal != nil && err == refusal {
+		err = nil
+	}
+	n.metrics.proposals.WithLabelValues(outcome(err)).Inc()
+	if err != nil {
+		return r, err
+	}
+	n.metrics.proposeTime.Observe(n.cfg.Now().Sub(start).Seconds())
+	if again && (r.Err != nil || r.Entries != nil) {
+		return r, errors.Join(fmt.Errorf("%w: refused, but an earlier attempt may have been applied", ErrUnknown), r.Err)
+	}
+	return r, r.Err
+}
+
+// proposeHere proposes as leader. With an error of Raft's the result is empty.
+func (n *Node) proposeHere(ctx context.Context, b []byte) (state.Result, error) {
+	if n.store.hung() {
+		return state.Result{}, fmt.Errorf("%w: %w", ErrNotLeader, errHungDisk)
+	}
 	var r state.Result
 	err := n.call(ctx, func() error {
 		f := n.raft.Apply(b, enqueueTimeout)
@@ -82,12 +104,10 @@ func (n *Node) propose(ctx context.Context, b []byte) (state.Result, error) {
 		r = f.Response().(state.Result)
 		return nil
 	})
-	n.metrics.proposals.WithLabelValues(outcome(err)).Inc()
 	if err != nil {
 		// r may still be written by the call that goes on.
 		return state.Result{}, err
 	}
-	n.metrics.proposeTime.Observe(n.cfg.Now().Sub(start).Seconds())
 	return r, r.Err
 }
 
@@ -101,9 +121,18 @@ func outcome(err error) string {
 	return "not_proposed"
 }
 
-// Barrier waits until this node, as leader, has applied everything that was committed before the call; what must be
-// read first is read after it (R6). The errors are those of Propose.
+// Barrier waits until this node has applied everything that was committed before the call; what must be read first is
+// read after it (R6). The leader proves itself by a log write. The errors are those of Propose.
 func (n *Node) Barrier(ctx context.Context) error {
+	_, _, err := n.ask(ctx, opBarrier, nil)
+	return err
+}
+
+// barrierHere is Barrier as leader.
+func (n *Node) barrierHere(ctx context.Context) error {
+	if n.store.hung() {
+		return fmt.Errorf("%w: %w", ErrNotLeader, errHungDisk)
+	}
 	return n.call(ctx, func() error { return translate(n.raft.Barrier(enqueueTimeout).Error()) })
 }
 

@@ -22,6 +22,7 @@ type store struct {
 	dir     string
 	metrics *metrics
 	now     func() time.Time
+	writes  writes
 
 	mu       sync.Mutex // guards the reserve file and nextTry
 	nextTry  time.Time  // when to look again whether the reserve can be made anew
@@ -107,6 +108,7 @@ func (s *store) writeUntilSpace(f func() error) error {
 
 // write runs one transaction, and if the disk is full gives up the reserve and runs it once more.
 func (s *store) write(f func() error) error {
+	defer s.writes.end(s.writes.begin())
 	err := f()
 	if errors.Is(err, syscall.ENOSPC) && s.dropReserve() {
 		err = f()
@@ -120,6 +122,12 @@ func (s *store) write(f func() error) error {
 	}
 	return nil
 }
+
+// hungAfter is how long a write may take before this broker stops acting as leader (R7).
+const hungAfter = time.Second
+
+// hung says whether a write has been under way for so long that the disk must be taken for dead.
+func (s *store) hung() bool { return s.writes.oldest() > hungAfter }
 
 // release ends the waiting for space; the node stops.
 func (s *store) release() { s.once.Do(func() { close(s.released) }) }
