@@ -3,179 +3,18 @@
 package main
 
 import (
-	"bufio"
-	"errors"
-	"fmt"
-	"io"
-	"maps"
-	"net"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"syscall"
-	"time"
-
 	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/cmd/danube/faults"
+	"github.com/danubemq/danube/storage/disk"
 )
 
-// faults is what the build tag faults gives a broker: a port of the loopback address, named on the ready line, that
-// takes one command a line and answers each with "ok …" or "error …". DANUBE_FAULTS holds commands, separated by ";",
-// that count before anything is opened.
-//
-//	kill STEP [N]   end the process as kill -9 does when the step is reached, at the Nth time from now (1)
-//	fail STEP [N]   panic there
-//	wait STEP [N]   stand still there, until
-//	go STEP         lets it go on and takes the order for the step back
-//	reached STEP    how often the step was reached
-//	steps           the steps that were reached, with how often
-//	clock DURATION  move the broker's clock by so much, from where it is
-type faults struct {
-	shift atomic.Int64 // of the clock, ns
-	wg    sync.WaitGroup
-
-	mu      sync.Mutex // guards what follows
-	changed sync.Cond
-	reached map[string]int
-	orders  map[string]*order
-	conns   []net.Conn
-	closed  bool
-}
-
-// order is what is to happen at a step.
-type order struct {
-	what string
-	left int // times the step is passed until it happens
-}
-
-// openFaults opens the port and puts itself into the configuration. ready is what the ready line says of it.
+// openFaults opens the port of faults and puts it into the configuration. DANUBE_FAULTS holds commands, separated by ";",
+// that count before anything is opened. ready is what the ready line says of it.
 func (a *app) openFaults(bc *broker.Config) (ready string, done func(), err error) {
-	f := &faults{reached: map[string]int{}, orders: map[string]*order{}}
-	f.changed.L = &f.mu
-	for line := range strings.SplitSeq(a.getenv("DANUBE_FAULTS"), ";") {
-		if line = strings.TrimSpace(line); line != "" {
-			if _, err := f.obey(line); err != nil {
-				return "", nil, usagef("DANUBE_FAULTS: %w", err)
-			}
-		}
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	f, err := faults.Open(a.getenv("DANUBE_FAULTS"))
 	if err != nil {
-		return "", nil, fmt.Errorf("open the port of faults: %w", err)
+		return "", nil, usagef("DANUBE_FAULTS: %w", err)
 	}
-	bc.At = f.at
-	bc.Now = func() time.Time { return time.Now().Add(time.Duration(f.shift.Load())) }
-	f.wg.Go(func() { f.accept(l) }) // returns when the listener is closed
-	return " faults=" + l.Addr().String(), func() { f.close(l) }, nil
-}
-
-func (f *faults) close(l net.Listener) {
-	_ = l.Close() // nothing was written to it
-	f.mu.Lock()
-	f.closed = true
-	for _, c := range f.conns {
-		_ = c.Close()
-	}
-	f.changed.Broadcast()
-	f.mu.Unlock()
-	f.wg.Wait()
-}
-
-// at is Config.At.
-func (f *faults) at(step string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.reached[step]++
-	f.changed.Broadcast()
-	o := f.orders[step]
-	if o == nil {
-		return
-	}
-	if o.left--; o.left > 0 {
-		return
-	}
-	switch o.what {
-	case "kill":
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // what can fail here?
-		select {}
-	case "fail":
-		panic("told to fail at " + step)
-	case "wait":
-		for f.orders[step] == o && !f.closed {
-			f.changed.Wait()
-		}
-	}
-}
-
-// obey carries out one command.
-func (f *faults) obey(line string) (string, error) {
-	words := strings.Fields(line)
-	if len(words) == 0 {
-		return "", errors.New("an empty command")
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	defer f.changed.Broadcast()
-	switch what := words[0]; {
-	case what == "steps" && len(words) == 1:
-		var all []string
-		for _, step := range slices.Sorted(maps.Keys(f.reached)) {
-			all = append(all, fmt.Sprintf("%s=%d", step, f.reached[step]))
-		}
-		return strings.Join(all, " "), nil
-	case what == "reached" && len(words) == 2:
-		return strconv.Itoa(f.reached[words[1]]), nil
-	case what == "go" && len(words) == 2:
-		delete(f.orders, words[1])
-		return "", nil
-	case what == "clock" && len(words) == 2:
-		d, err := time.ParseDuration(words[1])
-		if err != nil {
-			return "", err
-		}
-		f.shift.Add(int64(d))
-		return "", nil
-	case (what == "kill" || what == "fail" || what == "wait") && (len(words) == 2 || len(words) == 3):
-		n := 1
-		if len(words) == 3 {
-			var err error
-			if n, err = strconv.Atoi(words[2]); err != nil || n < 1 {
-				return "", fmt.Errorf("%q is no number of times", words[2])
-			}
-		}
-		f.orders[words[1]] = &order{what, n}
-		return "", nil
-	}
-	return "", fmt.Errorf("unknown command %q", line)
-}
-
-func (f *faults) accept(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		f.mu.Lock()
-		f.conns = append(f.conns, c)
-		if f.closed {
-			_ = c.Close()
-		}
-		f.mu.Unlock()
-		f.wg.Go(func() { f.converse(c) }) // returns when either side closes the connection
-	}
-}
-
-func (f *faults) converse(c net.Conn) {
-	defer c.Close()
-	for lines := bufio.NewScanner(c); lines.Scan(); {
-		answer, err := f.obey(lines.Text())
-		if answer = strings.TrimRight("ok "+answer, " "); err != nil {
-			answer = "error " + err.Error()
-		}
-		if _, err := io.WriteString(c, answer+"\n"); err != nil {
-			return
-		}
-	}
+	bc.At, bc.Now, bc.FS = f.At, f.Now, f.Disk(disk.OS())
+	return " faults=" + f.Addr(), f.Close, nil
 }
