@@ -111,10 +111,11 @@ func (b *Broker) adminTopicDelete(ctx context.Context, q *protocol.TopicArgs) (a
 	if err != nil {
 		return nil, err
 	}
-	if producers, consumers := b.attached(t); producers+consumers > 0 && !q.Force {
+	// Producers alone protect nothing: what they send nobody reads, and they are told with their next message.
+	if consumers := b.consumers(t); consumers > 0 && !q.Force {
 		return nil, &protocol.Error{
 			Code: protocol.CodeSubscriptionInUse, Hint: "force deletes it all the same, and tells them",
-			Text: fmt.Sprintf("topic %s has %d producers and %d consumers attached", t.Name, producers, consumers),
+			Text: fmt.Sprintf("topic %s has %d consumers attached", t.Name, consumers),
 		}
 	}
 	return protocol.Done{}, b.deleteTopic(ctx, t)

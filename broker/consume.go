@@ -59,8 +59,8 @@ func (b *Broker) subscription(ctx context.Context, p *partition, q *protocol.Sub
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
-		return nil, false, protocol.Errorf(protocol.CodeMoved, "%s is not served here any more", p.name())
+	if p.over != nil {
+		return nil, false, p.over
 	}
 	if s := p.subs[m.Name]; s != nil && s.id == m.ID {
 		return s, created, nil

@@ -152,8 +152,8 @@ func (p *partition) shell(m *state.Subscription) (*subscription, error) {
 	if s := p.subs[m.Name]; s != nil && s.id == m.ID {
 		return s, nil
 	}
-	if p.closed {
-		return nil, protocol.Errorf(protocol.CodeMoved, "%s is not served here any more", p.name())
+	if p.over != nil {
+		return nil, p.over
 	}
 	s, err := newSubscription(p, m)
 	if err != nil {

@@ -33,8 +33,8 @@ type partition struct {
 	extendAt atomic.Uint64
 	block    uint64 // offsets per extension of the ceiling; guarded by the ceiling keeper
 
-	mu        sync.Mutex // guards what follows
-	closed    bool
+	mu        sync.Mutex      // guards what follows
+	over      *protocol.Error // not served any more, because
 	subs      map[string]*subscription
 	producers map[*producer]struct{}
 	exclusive *producer
@@ -75,7 +75,7 @@ func (p *partition) publish(h *protocol.Produce, prod *producer, body []byte) ac
 		pending, aerr = p.appendAbove(b)
 	}
 	if aerr != nil {
-		a.err = p.b.wireError(aerr)
+		a.err = p.refusal(aerr)
 		return a
 	}
 	if pending.Base+uint64(b.Count()) >= p.extendAt.Load() {
@@ -84,6 +84,18 @@ func (p *partition) publish(h *protocol.Produce, prod *producer, body []byte) ac
 	p.b.metrics.published(b.Count(), len(b))
 	a.pending = pending
 	return a
+}
+
+// refusal is why the log did not take a batch. One that is closed says less than
+// what closed it: a deleted topic is gone for good and nothing to try again.
+func (p *partition) refusal(err error) *protocol.Error {
+	p.mu.Lock()
+	over := p.over
+	p.mu.Unlock()
+	if over != nil && errors.Is(err, storage.ErrClosed) {
+		return over
+	}
+	return p.b.wireError(err)
 }
 
 // check looks at everything about a batch that its sender may have got wrong.
@@ -169,8 +181,8 @@ func (p *partition) attach(prod *producer, q *protocol.OpenProducer) (*protocol.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.closed:
-		return nil, protocol.Errorf(protocol.CodeMoved, "%s is not served here any more", p.name())
+	case p.over != nil:
+		return nil, p.over
 	case p.exclusive != nil && p.exclusive.id != prod.id:
 		return nil, protocol.Errorf(protocol.CodeProducerBusy, "%s has an exclusive producer", p.name())
 	case q.Exclusive && p.othersThan(prod.id):
@@ -243,10 +255,11 @@ func (p *partition) resolve(at protocol.Position) (uint64, error) {
 	return 0, protocol.Errorf(protocol.CodeBadRequest, "unknown kind of position %d", at.Kind)
 }
 
-// close stops serving: producers and consumers are told why, the log stays open for the store to close.
+// close stops serving: consumers are told why at once, producers with their next
+// batch; the log stays open for the store to close.
 func (p *partition) close(why *protocol.Error) {
 	p.mu.Lock()
-	p.closed = true
+	p.over = why
 	subs := p.subs
 	p.subs = map[string]*subscription{}
 	p.mu.Unlock()

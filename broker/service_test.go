@@ -252,6 +252,33 @@ func TestClientsOfALiveTopicHearOfItsEnd(t *testing.T) {
 	}
 }
 
+// Producers alone do not keep a topic: it goes, and they hear so, for good, with
+// their next message. A consumer does.
+func TestTopicWithOnlyProducersIsDeleted(t *testing.T) {
+	n := start(t, t.TempDir(), nil)
+	c := dial(t, n)
+	for name, cfg := range map[string]protocol.TopicConfig{"kept": {}, "live": {NonReliable: true}} {
+		t.Run(name, func(t *testing.T) {
+			p, err := c.Producer(t.Context(), name, client.ProducerConfig{Create: &cfg})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Send(t.Context(), client.Message{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Admin().TopicDelete(t.Context(), protocol.TopicArgs{Topic: name}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Send(t.Context(), client.Message{}); !errors.Is(err, client.ErrNoSuchTopic) {
+				t.Errorf("send to a topic that was deleted: %v", err)
+			}
+			if _, err := c.Admin().TopicDescribe(t.Context(), protocol.TopicArgs{Topic: name, Partition: -1}); !errors.Is(err, client.ErrNoSuchTopic) {
+				t.Errorf("the topic is back: %v", err)
+			}
+		})
+	}
+}
+
 func TestSeekAndReadByOffsetAndTime(t *testing.T) {
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
@@ -366,6 +393,45 @@ func TestHTTPTellsHealthMetricsAndAdmin(t *testing.T) {
 	var list protocol.TopicList
 	if err := json.NewDecoder(res.Body).Decode(&list); err != nil || len(list.Topics) != 1 || list.Topics[0].Topic != "/default/seen" {
 		t.Fatalf("topic list %+v, %v", list, err)
+	}
+}
+
+// What JSON says of a topic is what it becomes, and an argument is one value with nothing behind it.
+func TestHTTPArguments(t *testing.T) {
+	n := start(t, t.TempDir(), nil)
+	for name, test := range map[string]struct {
+		op, body string
+		status   int
+		want     string
+	}{
+		"not reliable":        {"topic.create", `{"topic":"a","config":{"reliable":false}}`, 200, `"reliable":false`},
+		"reliable":            {"topic.create", `{"topic":"b","config":{"reliable":true}}`, 200, `"reliable":true`},
+		"reliable by default": {"topic.create", `{"topic":"c","config":{"partitions":2}}` + "\n", 200, `"reliable":true`},
+		"no settings":         {"topic.create", `{"topic":"d"}`, 200, `"reliable":true`},
+		"no body":             {"topic.list", "", 200, `"topics":`},
+		"an unknown setting":  {"topic.create", `{"topic":"x","config":{"releable":false}}`, 400, "releable"},
+		"a second value":      {"topic.create", `{"topic":"x"}{"topic":"y"}`, 400, "behind"},
+		"text behind":         {"topic.delete", `{"topic":"a"} and more`, 400, "behind"},
+		"a bracket behind":    {"topic.delete", `{"topic":"a"}}`, 400, "behind"},
+		"a NUL behind":        {"topic.delete", "{\"topic\":\"a\"}\x00", 400, "behind"},
+		"half a value":        {"topic.delete", `{"topic":"a"`, 400, "malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res, err := http.Post("http://"+n.HTTPAddr()+"/api/v1/"+test.op, "application/json", strings.NewReader(test.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			if err = errors.Join(err, res.Body.Close()); err != nil || res.StatusCode != test.status || !strings.Contains(string(body), test.want) {
+				t.Errorf("%s %s, %v", res.Status, body, err)
+			}
+		})
+	}
+	if d, err := dial(t, n).Admin().TopicDescribe(t.Context(), protocol.TopicArgs{Topic: "a", Partition: -1}); err != nil || d.Reliable {
+		t.Errorf("the topic that is not reliable: %+v, %v", d, err)
+	}
+	if _, err := dial(t, n).Admin().TopicDescribe(t.Context(), protocol.TopicArgs{Topic: "x", Partition: -1}); !errors.Is(err, client.ErrNoSuchTopic) {
+		t.Errorf("a refused argument made a topic: %v", err)
 	}
 }
 

@@ -134,27 +134,24 @@ func (b *Broker) deleteTopic(ctx context.Context, t *state.Topic) error {
 	return b.bury(ctx, t)
 }
 
-// attached counts the producers and consumers of a topic on this broker.
-func (b *Broker) attached(t *state.Topic) (producers, consumers int) {
-	for n := range t.Settings.Partitions {
-		p := b.served(partitionKey{t.ID, n})
+// consumers counts the consumers of a topic on this broker.
+func (b *Broker) consumers(t *state.Topic) (n int) {
+	for i := range t.Settings.Partitions {
+		p := b.served(partitionKey{t.ID, i})
 		if p == nil {
 			continue
 		}
-		p.mu.Lock()
-		producers += len(p.producers)
-		p.mu.Unlock()
 		if p.live != nil {
-			consumers += p.live.attached()
+			n += p.live.attached()
 			continue
 		}
 		for _, s := range b.subscriptionsOf(p) {
 			s.mu.Lock()
-			consumers += len(s.consumers)
+			n += len(s.consumers)
 			s.mu.Unlock()
 		}
 	}
-	return producers, consumers
+	return n
 }
 
 // bury removes what this store holds of a deleted topic and says so.
