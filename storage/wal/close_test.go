@@ -3,8 +3,10 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/segment"
@@ -244,6 +246,54 @@ func TestCloseBesideTraffic(t *testing.T) {
 	wg.Wait()
 	if got := readAll(t, r.log, 0); len(got) != int(want) {
 		t.Fatalf("read %d messages, want %d", len(got), want)
+	}
+	r.close()
+}
+
+// TestCloseWaitsForTheMark: the commit loop still writes its mark behind the last
+// batch when that is acknowledged; it must not fall onto the footer.
+func TestCloseWaitsForTheMark(t *testing.T) {
+	r := newRig(t, nil)
+	r.mustPut(1, 100)
+	closed := make(chan struct{})
+	writes := 0
+	r.fsys.Fail(func(op, name string) error {
+		if op != "write" || !strings.HasSuffix(name, ".seg") {
+			return nil
+		}
+		if writes++; writes != 2 { // the batch, then its mark
+			return nil
+		}
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for waiting := false; !waiting; {
+			select {
+			case <-closed:
+				return nil
+			case <-tick.C:
+			}
+			r.tier.mu.Lock()
+			waiting = r.tier.commits.leaving > 0
+			r.tier.mu.Unlock()
+		}
+		return nil
+	})
+	r.mustPut(1, 100)
+	old := r.log
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(closed)
+	r.tier.mu.Lock()
+	r.tier.commits.leaving++
+	for r.tier.commits.running { // until the mark is written, where it was let go
+		r.tier.wake.Wait()
+	}
+	r.tier.commits.leaving--
+	r.tier.mu.Unlock()
+	l, found := openLog(t, r.tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Floor: 2})
+	if found.End != 2 || found.Class != Clean || !l.files.list[0].sealed {
+		t.Fatalf("%+v, sealed: %v", found, l.files.list[0].sealed)
 	}
 	r.close()
 }

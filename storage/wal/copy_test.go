@@ -212,6 +212,35 @@ func TestProducersMoveWithoutHistory(t *testing.T) {
 	}
 }
 
+// TestCopyGoesOnFromTheProducersBefore: after a loss nobody hands a table over;
+// what a copied tail adds must not hide what the store knew already.
+func TestCopyGoesOnFromTheProducersBefore(t *testing.T) {
+	list, _, _, _ := handedOver(t)
+	tier := openTarget(t, disk.NewMemory(3))
+	c := openCopy(t, tier)
+	fetch(t, c, list)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other := sender{producer: 9, session: 1}
+	b := other.batch(t, 1, 100)
+	b.Stamp(batch.Stamp{Base: 40, Epoch: 3, AppendTime: 1_700_000_000_000})
+	c = openCopy(t, tier)
+	fetch(t, c, [][]byte{b})
+	l, _ := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, 20, false}, {2, 20, 40, false}, {3, 40, 41, false}}, Floor: 41})
+	if err := l.Begin(4, 41, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	for _, producer := range []uint64{5, 9} {
+		if _, known, err := l.OpenSession(producer, 1, 0); err != nil || !known {
+			t.Fatalf("producer %d: known %v, %v", producer, known, err)
+		}
+	}
+	if err := errors.Join(c.Close(), tier.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestSessionsOfAnotherPlaceAreRefused(t *testing.T) {
 	_, sessions, extents, _ := handedOver(t)
 	tier := openTarget(t, disk.NewMemory(3))
@@ -475,6 +504,7 @@ func TestCopyRefuses(t *testing.T) {
 // otherwise, under the same names; the journal still knows the old files, and the
 // word that they were given up is lost with the power.
 func TestOldJournalDoesNotTouchACopy(t *testing.T) {
+	list, _, extents, _ := handedOver(t)
 	for seed := range uint64(4) {
 		fsys := disk.NewMemory(seed)
 		tier := openTarget(t, fsys)
@@ -491,7 +521,6 @@ func TestOldJournalDoesNotTouchACopy(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		list := pages(t, l, 0)
 		if err := errors.Join(l.Close(), tier.Delete(topic(1))); err != nil {
 			t.Fatal(err)
 		}
@@ -509,19 +538,24 @@ func TestOldJournalDoesNotTouchACopy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		forgot := false
 		for _, f := range frames {
 			if f.entries[0].kind == entryGone {
-				if _, err := journal.WriteAt(make([]byte, journalBlock), f.data/journalBlock*journalBlock); err != nil {
+				forgot = true
+				if _, err := journal.WriteAt(make([]byte, journalBlock), (f.data-1)/journalBlock*journalBlock); err != nil {
 					t.Fatal(err)
 				}
 			}
+		}
+		if again, err := readFrames(journal, tier.checkpoint.journal.nonce); err != nil || !forgot || len(targets(again)) == 0 {
+			t.Fatalf("the journal knows nothing of the old files: %v, %v", again, err)
 		}
 		journal.Close()
 		fsys = fsys.Kill()
 		tier.Close()
 		tier = openTarget(t, fsys)
-		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, 6, false}}, Floor: 6})
-		if found.Class != Clean || found.End != 6 {
+		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: extents, Floor: 40})
+		if found.Class != Clean || found.End != 40 {
 			t.Fatalf("seed %d: %+v", seed, found)
 		}
 		if got := bytes.Join(pages(t, l, 0), nil); !bytes.Equal(got, bytes.Join(list, nil)) {
