@@ -33,7 +33,7 @@ func (c *CreateSubscription) apply(s *State) Result {
 	}
 	n := &Subscription{
 		ID: s.nextSub, Topic: c.Topic, Name: c.Name, Type: c.Type, Options: c.Options,
-		Start: c.Start, Cursors: cursorsAt(c.Start),
+		Start: c.Start, Cursors: s.cursorsAt(t.ID, c.Start),
 	}
 	s.nextSub++
 	s.subs.set(n.ID, n)
@@ -41,11 +41,17 @@ func (c *CreateSubscription) apply(s *State) Result {
 	return Result{Subscription: n.ID, Created: true}
 }
 
-func cursorsAt(start []uint64) []Cursor {
+func (s *State) cursorsAt(topic TopicID, start []uint64) []Cursor {
 	c := make([]Cursor, len(start))
 	for i, o := range start {
-		c[i].Prefix = o
+		c[i] = s.Partition(topic, uint32(i)).cursorAt(o)
 	}
+	return c
+}
+
+// cursorAt returns a cursor that begins at start. Superseded offsets count as acknowledged from the beginning (R15).
+func (p *Partition) cursorAt(start uint64) (c Cursor) {
+	c.Prefix, c.Acked = p.Superseded.from(start).fold(start)
 	return c
 }
 
@@ -140,7 +146,8 @@ func (s *State) resetCursor(sub *Subscription, c *CursorReset) error {
 	if c.Start > p.Ceiling {
 		return aboveCeiling(c.Start, p)
 	}
-	*cursor, *start = Cursor{Generation: c.Generation, Prefix: c.Start}, c.Start
+	*cursor, *start = p.cursorAt(c.Start), c.Start
+	cursor.Generation = c.Generation
 	return nil
 }
 
@@ -164,6 +171,9 @@ func (s *State) moveCursor(d *CursorDelta) error {
 	}
 	if p.Epoch != d.Epoch {
 		return refuse(ErrStaleEpoch, "partition has epoch %d, not %d", p.Epoch, d.Epoch)
+	}
+	if p.State == Opening {
+		return refuse(ErrConflict, "partition is granted and not open yet: nothing was delivered under its epoch")
 	}
 	old := &sub.Cursors[d.Partition]
 	if old.Generation != d.Generation {
@@ -220,12 +230,17 @@ func (s *State) setCursor(sub *Subscription, partition uint32, c Cursor) {
 
 // passGap lets every subscription pass over [from, to) of p: nothing is there, or it is lost (R18).
 func (s *State) passGap(p *Partition, from, to uint64) {
-	if from >= to {
+	s.pass(p, Offsets(nil).extend(OffsetRange{from, to}))
+}
+
+// pass lets every subscription pass over offsets of p.
+func (s *State) pass(p *Partition, over Offsets) {
+	if len(over) == 0 {
 		return
 	}
-	gap := CursorDelta{Acked: Offsets{{from, to}}}
+	gap := CursorDelta{Acked: over}
 	for sub := range s.Subscriptions(p.Topic) {
-		// A cursor at its bound still passes: the gap adds one range, and refusing would stop it for good.
+		// A cursor at its bound still passes: the gap adds to it, and refusing would stop it for good.
 		s.setCursor(sub, p.Number, sub.Cursors[p.Number].move(&gap))
 	}
 }

@@ -1,6 +1,8 @@
 package state
 
-// Commands about partitions: who owns one, under which epoch, and what is known of its offsets.
+import "slices"
+
+// Commands about partitions: who opens one, under which epoch, and what is known of its offsets.
 
 // partition returns a private copy of a partition of a live topic, whose slices still must not be written to.
 func (s *State) partition(topic TopicID, n uint32) (Partition, error) {
@@ -15,13 +17,21 @@ func (s *State) partition(topic TopicID, n uint32) (Partition, error) {
 	return *p, nil
 }
 
-func (s *State) put(p Partition) { s.partitions.set(partitionKey{p.Topic, p.Number}, &p) }
+func (s *State) put(p Partition) {
+	key := partitionKey{p.Topic, p.Number}
+	old := s.Partition(p.Topic, p.Number)
+	if old == nil || old.differs(&p) {
+		s.decided = s.index
+	}
+	s.count(old, -1)
+	s.count(&p, 1)
+	s.partitions.set(key, &p)
+}
 
-// begin opens the next epoch of p for owner at start.
-func (s *State) begin(p *Partition, owner Owner, start uint64) {
-	p.Epoch = max(p.Epoch+1, uint64(s.cluster.History)<<48|1)
-	p.Owner, p.State = owner, Open
-	p.Ceiling, p.Floor = start+OpenCeiling, start
+// begin opens p's epoch, which is its new one already, for owner at start. The ceiling never falls (R3).
+func (p *Partition) begin(owner Owner, start uint64) {
+	p.Owner, p.State, p.Target, p.Move = owner, Open, Owner{}, 0
+	p.Ceiling, p.Floor = max(p.Ceiling, start+OpenCeiling), start
 	if p.Level == LevelNone {
 		// Nothing of a non-reliable topic is ever stored, so nothing of it is remembered either.
 		p.Ranges, p.LogStart = nil, start
@@ -44,62 +54,93 @@ func (s *State) open(owner Owner, e PartitionOpen) error {
 	if err != nil {
 		return err
 	}
-	if p.State == Open && p.Owner == owner && p.Epoch > e.Epoch {
-		return nil // a run of a process opens a partition once: this is that command again
+	if p.State == Open && p.Owner == owner && p.Epoch >= e.Epoch {
+		return nil // it is open: by that command, at its creation or by a hand-over
 	}
-	if p.Epoch != e.Epoch {
-		return refuse(ErrStaleEpoch, "partition has epoch %d, not %d", p.Epoch, e.Epoch)
+	if err := p.at(e.Epoch); err != nil {
+		return err
+	}
+	if err := p.opens(owner); err != nil {
+		return err
 	}
 	if e.Tail > TailOrphaned {
 		return refuse(ErrInvalid, "tail %d", e.Tail)
 	}
-	start := e.End
-	switch {
-	case p.State == Closed:
-		if e.End != p.Floor || e.Tail != TailProven {
-			return refuse(ErrInvalid, "partition was sealed at %d, not %d", p.Floor, e.End)
-		}
-	case p.Level == LevelNone:
-		start = p.Ceiling
-	default:
-		if start, err = s.sealForOpen(&p, owner, e); err != nil {
-			return err
-		}
+	start, err := s.endForOpen(&p, owner, e)
+	if err != nil {
+		return err
 	}
 	if start > maxOffset-OpenCeiling {
 		return refuse(ErrInvalid, "offset %d is out of bounds", start)
 	}
-	s.begin(&p, owner, start)
+	if p.State != Opening || p.Epoch < s.nextEpoch(0) {
+		p.Epoch = s.nextEpoch(p.Epoch) // a grant of an older history gets an epoch of this one (R22)
+	}
+	p.begin(owner, start)
 	s.put(p)
 	return nil
 }
 
-// sealForOpen ends the open epoch of p and returns where the next one begins: at the end that recovery proved if the
+// opens refuses everybody but who was granted p and, while nobody was, the next run of the store that had it.
+func (p *Partition) opens(owner Owner) error {
+	switch {
+	case p.State == Opening && owner != p.Owner:
+		return refuse(ErrConflict, "partition was granted to run %d of store %s", p.Owner.Incarnation, p.Owner.Store)
+	case p.State == Opening, p.Epoch == 0:
+		return nil
+	case owner.Store != p.Owner.Store:
+		return refuse(ErrConflict, "partition is %s with store %s: another store needs a grant", p.State, p.Owner.Store)
+	case p.State == Sealing && owner == p.Owner:
+		return refuse(ErrConflict, "partition is on its way to store %s", p.Target.Store)
+	}
+	return nil
+}
+
+// endForOpen ends what is open of p and returns where the next epoch begins.
+func (s *State) endForOpen(p *Partition, owner Owner, e PartitionOpen) (uint64, error) {
+	switch {
+	case p.OpenRange() != nil:
+		return s.sealForOpen(p, owner, e)
+	case p.Level == LevelNone && p.State != Closed:
+		return p.Ceiling, nil // nobody has kept where it ended
+	case e.End != p.Floor || e.Tail != TailProven:
+		return 0, refuse(ErrInvalid, "partition was sealed at %d, not %d", p.Floor, e.End)
+	}
+	return e.End, nil
+}
+
+// sealForOpen ends the open range of p and returns where the next epoch begins: at the end that recovery proved if the
 // same store goes on, else at the ceiling, so that an offset never has two values (R3, R6).
 func (s *State) sealForOpen(p *Partition, owner Owner, e PartitionOpen) (uint64, error) {
-	open := p.Ranges[len(p.Ranges)-1]
+	open := *p.OpenRange()
 	if e.End < open.Start || e.End > p.Ceiling {
 		return 0, refuse(ErrInvalid, "end %d lies outside of the epoch, [%d, %d)", e.End, open.Start, p.Ceiling)
 	}
 	if e.Tail <= TailGap && e.End < p.Floor {
 		return 0, refuse(ErrInvalid, "end %d lies below the acknowledged end %d", e.End, p.Floor)
 	}
-	if e.Tail == TailProven && owner.Store != p.Owner.Store {
-		return 0, refuse(ErrInvalid, "another store opens at the ceiling")
+	stores := open.Stores
+	if !slices.Contains(stores, owner.Store) {
+		// What the old disk holds above the end is unknown, and nobody but an operator gives it up (R2, R15).
+		if e.Tail != TailOrphaned && (e.Tail != TailGap || open.Lowest <= LevelLocal) {
+			return 0, refuse(ErrInvalid, "another store opens at the ceiling and leaves an orphaned range")
+		}
+		stores = []StoreID{owner.Store}
 	}
-	p.Ranges = sealRange(p.Ranges, e.End)
+	p.Ranges = sealRange(p.Ranges, e.End, stores)
 	if e.Tail == TailProven {
 		return e.End, nil
 	}
 	tail := Range{
-		Epochs: []EpochStart{{p.Epoch, e.End}}, Start: e.End, End: p.Ceiling, Stores: open.Stores, Lowest: open.Lowest,
+		// Of an OPENING partition p.Epoch is the granted one; the offsets belong to the one that ends.
+		Epochs: []EpochStart{{open.Epochs[0].Epoch, e.End}}, Start: e.End, End: p.Ceiling, Stores: open.Stores, Lowest: open.Lowest,
 	}
 	switch e.Tail {
 	case TailLost:
 		tail.Status = RangeLost
 		p.Ranges = appendRange(p.Ranges, tail)
 	case TailOrphaned:
-		tail.Status = RangeOrphaned
+		tail.Status, tail.Tail = RangeOrphaned, true
 		p.Ranges = appendRange(p.Ranges, tail)
 	}
 	if e.Tail != TailOrphaned {
@@ -122,6 +163,9 @@ func (s *State) update(e PartitionUpdate) error {
 	}
 	if e.Ceiling > maxOffset || e.Floor > max(p.Ceiling, e.Ceiling) {
 		return refuse(ErrInvalid, "floor %d or ceiling %d is out of bounds", e.Floor, e.Ceiling)
+	}
+	if p.State == Opening {
+		return refuse(ErrConflict, "partition is granted and not open yet")
 	}
 	if p.State == Closed {
 		// The epoch is over; only what is said again, or moves the log's start, may pass.
@@ -150,9 +194,10 @@ func (p *Partition) seal(end uint64) error {
 		return refuse(ErrInvalid, "end %d lies outside of [%d, %d]", end, p.Floor, p.Ceiling)
 	}
 	if p.Level != LevelNone {
-		p.Ranges = sealRange(p.Ranges, end)
+		p.Ranges = sealRange(p.Ranges, end, p.OpenRange().Stores)
 	}
 	p.State, p.Floor = Closed, end
+	p.Target, p.Move = Owner{}, 0
 	return nil
 }
 
@@ -165,7 +210,7 @@ func (p *Partition) advanceLogStart(to uint64) error {
 			return refuse(ErrOrphaned, "range [%d, %d) is orphaned", r.Start, r.End)
 		}
 	}
-	p.LogStart, p.Ranges = to, trimRanges(p.Ranges, to)
+	p.LogStart, p.Ranges, p.Superseded = to, trimRanges(p.Ranges, to), p.Superseded.from(to)
 	return nil
 }
 
@@ -195,7 +240,7 @@ func (s *State) mark(m RangeMark) error {
 	if m.From >= m.To || m.Status == RangeOpen || m.Status > RangeLost || m.Accepted && m.Status != RangeOrphaned {
 		return refuse(ErrInvalid, "mark [%d, %d) as %s", m.From, m.To, m.Status)
 	}
-	ranges, err := markRanges(&p, m)
+	ranges, err := s.markRanges(&p, m)
 	if err != nil {
 		return err
 	}

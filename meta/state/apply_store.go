@@ -15,7 +15,7 @@ func (c *InitCluster) apply(s *State) Result {
 	if s.cluster.ID != [16]byte{} {
 		return Result{Err: refuse(ErrConflict, "cluster already has the id %x", s.cluster.ID)}
 	}
-	s.cluster = Cluster{ID: c.ID, Name: c.Name}
+	s.cluster.ID, s.cluster.Name = c.ID, c.Name
 	return Result{Created: true}
 }
 
@@ -27,52 +27,75 @@ func (c *RegisterStore) apply(s *State) Result {
 		return Result{Err: err}
 	}
 	old := s.Store(c.Store)
-	if old != nil && old.Nonce == c.Nonce {
-		return Result{Incarnation: old.Incarnation}
-	}
 	status := StoreActive
-	if old != nil {
-		if old.Status == StoreRemoved {
-			return Result{Err: refuse(ErrFenced, "store %s was removed from the cluster", c.Store)}
-		}
+	switch {
+	case old == nil:
+	case old.Status == StoreRemoved:
+		return Result{Err: refuse(ErrFenced, "store %s was removed from the cluster", c.Store)}
+	case old.Nonce == c.Nonce && old.Status == StoreLost:
+		return Result{Err: refuse(ErrFenced, "this run of store %s was declared lost: register a new one", c.Store)}
+	case old.Nonce == c.Nonce:
+		return Result{Incarnation: old.Incarnation}
+	case old.Status != StoreLost:
 		status = old.Status
-		if status == StoreLost {
-			status = StoreActive
-		}
 	}
 	n := &Store{
 		ID: c.Store, Broker: c.Broker, Incarnation: s.nextIncarnation, Nonce: c.Nonce,
 		Boot: c.Boot, Addresses: c.Addresses, Status: status,
 	}
 	s.nextIncarnation++
-	s.stores.set(c.Store, n)
+	s.setStore(n)
 	return Result{Incarnation: n.Incarnation}
 }
 
 func (c *SetStore) apply(s *State) Result {
-	if c.Status > StoreRemoved {
-		return Result{Err: refuse(ErrInvalid, "store status %d", c.Status)}
+	if c.Status >= StoreLost {
+		return Result{Err: refuse(ErrInvalid, "a store becomes %s by a command of its own", c.Status)}
 	}
 	if err := s.fence(c.Owner); err != nil {
 		return Result{Err: err}
 	}
 	n := *s.Store(c.Owner.Store)
-	n.Status, n.Clean = c.Status, c.Clean
-	s.stores.set(n.ID, &n)
+	switch {
+	case c.Clean:
+		n.Clean = true
+	case c.Status == StoreDrained && n.Status != StoreDraining && n.Status != StoreDrained:
+		return Result{Err: refuse(ErrConflict, "store %s is %s, not draining", n.ID, n.Status)}
+	default:
+		n.Status = c.Status
+	}
+	s.setStore(&n)
 	return Result{}
 }
 
-// fence refuses an owner that is not the latest run on its store (R9).
+func (s *State) setStore(n *Store) {
+	s.stores.set(n.ID, n)
+	s.decided = s.index
+}
+
+// fence refuses an owner that is not the latest run on its store, or whose run was declared over (R9).
 func (s *State) fence(o Owner) error {
 	st := s.Store(o.Store)
-	if st == nil {
+	switch {
+	case st == nil:
 		return refuse(ErrFenced, "store %s is not registered", o.Store)
-	}
-	if st.Incarnation != o.Incarnation {
+	case st.Incarnation != o.Incarnation:
 		return refuse(ErrFenced, "incarnation %d of store %s is over; the latest is %d", o.Incarnation, o.Store, st.Incarnation)
+	case !s.present(o.Store):
+		return refuse(ErrFenced, "incarnation %d of store %s is over; the store is %s", o.Incarnation, o.Store, st.Status)
 	}
 	return nil
 }
+
+func (c *NewHistory) apply(s *State) Result {
+	if c.History == 0 || c.History != s.cluster.History && c.History-1 != s.cluster.History {
+		return Result{Err: refuse(ErrConflict, "the cluster is in history %d: %d does not follow", s.cluster.History, c.History)}
+	}
+	s.cluster.History, s.decided = c.History, s.index
+	return Result{}
+}
+
+func (*Tick) apply(*State) Result { return Result{} }
 
 func (c *CreateNamespace) apply(s *State) Result {
 	if err := CheckName("namespace", c.Name); err != nil {

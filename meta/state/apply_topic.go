@@ -24,9 +24,10 @@ func (c *CreateTopic) apply(s *State) Result {
 	for n := range c.Settings.Partitions {
 		p := &Partition{Topic: c.ID, Number: n, Level: c.Settings.Durability}
 		if c.Owners != nil {
-			s.begin(p, c.Owners[n], 0)
+			p.Epoch = s.nextEpoch(0)
+			p.begin(c.Owners[n], 0)
 		}
-		s.partitions.set(partitionKey{c.ID, n}, p)
+		s.put(*p)
 	}
 	return Result{Topic: c.ID, Created: true}
 }
@@ -50,7 +51,7 @@ func (c *CreateTopic) check(s *State) error {
 		return refuse(ErrInvalid, "%d owners for %d partitions", len(c.Owners), c.Settings.Partitions)
 	}
 	for _, o := range c.Owners {
-		if err := s.fence(o); err != nil {
+		if err := s.receives(o); err != nil {
 			return err
 		}
 	}
@@ -117,6 +118,9 @@ func (c *DeleteTopic) apply(s *State) Result {
 	for _, sub := range slices.Collect(s.Subscriptions(t.ID)) {
 		s.deleteSubscription(sub)
 	}
+	for p := range s.Partitions(t.ID) {
+		s.count(p, -1)
+	}
 	n := *t
 	n.DeletedAt = max(1, c.At)
 	s.topics.set(n.ID, &n)
@@ -132,22 +136,27 @@ func (c *PurgeTopic) apply(s *State) Result {
 	if !t.Deleted() {
 		return Result{Err: refuse(ErrConflict, "topic %s is not deleted", t.Name)}
 	}
+	s.purge(t, c.Store)
+	return Result{}
+}
+
+// purge strikes a store from a tombstone, which goes with the last one.
+func (s *State) purge(t *Topic, store StoreID) {
 	left := false
 	for i := range t.Settings.Partitions {
 		key := partitionKey{t.ID, i}
 		p := *s.Partition(t.ID, i)
-		p.Ranges = strikeStore(p.Ranges, c.Store)
+		p.Ranges = strikeStore(p.Ranges, store)
 		left = left || len(p.Ranges) > 0
 		s.partitions.set(key, &p)
 	}
 	if left {
-		return Result{}
+		return
 	}
 	for i := range t.Settings.Partitions {
 		s.partitions.delete(partitionKey{t.ID, i})
 	}
 	s.topics.delete(t.ID)
-	return Result{}
 }
 
 // liveTopic returns a topic that is not deleted, or nil.

@@ -41,6 +41,16 @@ const (
 	kindDeleteSubscription
 	kindResetSubscription
 	kindMoveCursors
+	kindLoseStore
+	kindRemoveStore
+	kindGrantPartitions
+	kindMovePartitions
+	kindAbortMoves
+	kindHandOver
+	kindCopyRanges
+	kindRestoreRange
+	kindNewHistory
+	kindTick
 )
 
 // newCommand returns an empty command of a kind, nil if this release knows none.
@@ -82,6 +92,26 @@ func newCommand(kind uint8) Command {
 		return new(ResetSubscription)
 	case kindMoveCursors:
 		return new(MoveCursors)
+	case kindLoseStore:
+		return new(LoseStore)
+	case kindRemoveStore:
+		return new(RemoveStore)
+	case kindGrantPartitions:
+		return new(GrantPartitions)
+	case kindMovePartitions:
+		return new(MovePartitions)
+	case kindAbortMoves:
+		return new(AbortMoves)
+	case kindHandOver:
+		return new(HandOver)
+	case kindCopyRanges:
+		return new(CopyRanges)
+	case kindRestoreRange:
+		return new(RestoreRange)
+	case kindNewHistory:
+		return new(NewHistory)
+	case kindTick:
+		return new(Tick)
 	}
 	return nil
 }
@@ -104,6 +134,16 @@ func (*SetSubscription) kind() uint8    { return kindSetSubscription }
 func (*DeleteSubscription) kind() uint8 { return kindDeleteSubscription }
 func (*ResetSubscription) kind() uint8  { return kindResetSubscription }
 func (*MoveCursors) kind() uint8        { return kindMoveCursors }
+func (*LoseStore) kind() uint8          { return kindLoseStore }
+func (*RemoveStore) kind() uint8        { return kindRemoveStore }
+func (*GrantPartitions) kind() uint8    { return kindGrantPartitions }
+func (*MovePartitions) kind() uint8     { return kindMovePartitions }
+func (*AbortMoves) kind() uint8         { return kindAbortMoves }
+func (*HandOver) kind() uint8           { return kindHandOver }
+func (*CopyRanges) kind() uint8         { return kindCopyRanges }
+func (*RestoreRange) kind() uint8       { return kindRestoreRange }
+func (*NewHistory) kind() uint8         { return kindNewHistory }
+func (*Tick) kind() uint8               { return kindTick }
 
 // Encode returns the bytes of a command, or ErrTooLarge.
 func Encode(c Command) ([]byte, error) {

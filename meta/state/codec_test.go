@@ -45,6 +45,16 @@ func goldenCommands() []goldenCommand {
 		{"move-cursors", &MoveCursors{[]CursorDelta{{
 			5, 1, e, 2, 1000, Offsets{{1001, 1003}, {1 << 30, 1<<30 + 1}}, OffsetNumbers{{1004, 2}, {1006, 3}}, OffsetNumbers{{1004, 1700000000000}},
 		}}}},
+		{"lose-store", &LoseStore{o}},
+		{"remove-store", &RemoveStore{storeID(1), true}},
+		{"grant-partitions", &GrantPartitions{[]PartitionGrant{{topicID(1), 1, e, o}}}},
+		{"move-partitions", &MovePartitions{[]PartitionMove{{topicID(1), 1, e, o}}}},
+		{"abort-moves", &AbortMoves{[]MoveAbort{{topicID(1), 1, e, 99}}}},
+		{"hand-over", &HandOver{o, []PartitionHandOver{{topicID(1), 1, e, 99, 1 << 33, Owner{storeID(2), 8}}}}},
+		{"copy-ranges", &CopyRanges{[]RangeCopy{{topicID(1), 1, e, 10, 20, storeID(2), []StoreID{storeID(1), storeID(3)}}}}},
+		{"restore-range", &RestoreRange{topicID(1), 1, e, 10, 20, 30, []StoreID{storeID(1), storeID(2)}, Offsets{{12, 14}}, true}},
+		{"new-history", &NewHistory{4}},
+		{"tick", &Tick{}},
 	}
 }
 

@@ -62,7 +62,9 @@ type RegisterStore struct {
 	Addresses Addresses `msgpack:"a"`
 }
 
-// SetStore changes the status of a store, or says that its run ended cleanly. ErrFenced if a newer run began.
+// SetStore changes the status of a store, or, with Clean, says that its run ended cleanly and leaves the status alone.
+// ErrFenced if that run is over. LOST and REMOVED are set by LoseStore and RemoveStore; only a DRAINING store becomes
+// DRAINED.
 type SetStore struct {
 	Owner  Owner       `msgpack:"o"`
 	Status StoreStatus `msgpack:"s,omitempty"`
@@ -87,8 +89,8 @@ type DeleteNamespace struct {
 }
 
 // CreateTopic makes a topic. The same settings under the same name again succeed and answer the id of the topic that is
-// there; other settings are ErrExists with the difference named. Owners, if given, are one per partition: each opens
-// there and then in its first epoch.
+// there; other settings are ErrExists with the difference named. Owners, if given, are one per partition, each the latest
+// run of an ACTIVE store: the partition opens there and then in its first epoch.
 type CreateTopic struct {
 	ID       TopicID       `msgpack:"i"`
 	Name     string        `msgpack:"n"`
@@ -116,7 +118,9 @@ type PurgeTopic struct {
 	Store StoreID `msgpack:"s"`
 }
 
-// OpenPartitions seals the open epoch of each partition and opens the next one for the owner. Batched.
+// OpenPartitions seals the open epoch of each partition and opens the next one for the owner: the epoch it was granted
+// (OPENING), or, as the next run of the same store, the one after its own. The run that has a partition open opens it
+// again in vain: that succeeds and changes nothing. Batched.
 type OpenPartitions struct {
 	Owner   Owner           `msgpack:"o"`
 	Entries []PartitionOpen `msgpack:"p"`
@@ -126,13 +130,15 @@ type OpenPartitions struct {
 type PartitionOpen struct {
 	Topic     TopicID `msgpack:"t"`
 	Partition uint32  `msgpack:"n,omitempty"`
-	Epoch     uint64  `msgpack:"e,omitempty"` // the epoch that ends; zero if never opened
-	End       uint64  `msgpack:"x,omitempty"` // where it ends, not below its range's start; of a CLOSED partition, its floor
+	Epoch     uint64  `msgpack:"e,omitempty"` // of the partition: the granted one, or the one that ends, zero if none did
+	End       uint64  `msgpack:"x,omitempty"` // where the open range ends, not below its start; if none is open, the floor
 	Tail      Tail    `msgpack:"g,omitempty"` // what lies between End and the ceiling
 }
 
 // Tail says what is known of the offsets between the end that recovery found and the ceiling, and with it where the
-// next epoch opens (R3, R6, R10).
+// next epoch opens (R3, R6, R10). A store that the open range does not name has not seen the old disk: it says
+// TailOrphaned, or TailGap if no acknowledgement of the epoch rested on that disk alone, and opens at the ceiling; what it
+// proved, up to End, it holds itself.
 type Tail uint8
 
 // The tails.

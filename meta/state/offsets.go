@@ -70,6 +70,20 @@ func (o Offsets) fold(prefix uint64) (uint64, Offsets) {
 	return prefix, o[i:]
 }
 
+// from returns the part of the set that is not below start.
+func (o Offsets) from(start uint64) Offsets {
+	i := sort.Search(len(o), func(i int) bool { return o[i].End > start })
+	switch {
+	case i == len(o):
+		return nil
+	case o[i].Start >= start:
+		return o[i:]
+	}
+	out := slices.Clone(o[i:])
+	out[0].Start = start
+	return out
+}
+
 // valid says whether o keeps the promises of the type.
 func (o Offsets) valid() bool {
 	for i, r := range o {

@@ -4,15 +4,15 @@ import "slices"
 
 // Operations on a partition's list of ranges. Each returns a new list and leaves the old one, which views share, alone.
 
-// sealRange ends the open range, the last one, at end. A range that never got a message leaves the list.
-func sealRange(old []Range, end uint64) []Range {
+// sealRange ends the open range, the last one, at end, held by stores. A range that never got a message leaves the list.
+func sealRange(old []Range, end uint64, stores []StoreID) []Range {
 	n := len(old) - 1
 	r := old[n]
 	list := slices.Clone(old[:n])
 	if end == r.Start {
 		return list
 	}
-	r.Status, r.End = RangeSealed, end
+	r.Status, r.End, r.Stores = RangeSealed, end, stores
 	return appendRange(list, r)
 }
 
@@ -37,12 +37,35 @@ func appendRange(list []Range, r Range) []Range {
 	return append(list, r)
 }
 
-// joinable says whether b goes on where a ends, with the same fate.
+// joinable says whether b goes on where a ends, with the same fate. What may end earlier than its range stays by itself.
 func joinable(a, b *Range) bool {
+	if a.Tail || b.Tail {
+		return false
+	}
 	if a.Status != b.Status || a.Status == RangeOpen || a.End != b.Start || a.Lowest != b.Lowest || a.Accepted != b.Accepted {
 		return false
 	}
 	return slices.Equal(a.Stores, b.Stores)
+}
+
+// overlaps says whether an offset of [from, to) lies in r.
+func (r *Range) overlaps(from, to uint64) bool {
+	return from < to && r.Start < to && (r.Status == RangeOpen || from < r.End)
+}
+
+// spliceRange adds r to list, the part of it within w as change makes it.
+func spliceRange(list []Range, r Range, w OffsetRange, change func(mid *Range)) []Range {
+	from, to := max(r.Start, w.Start), min(r.End, w.End)
+	if r.Start < from {
+		list = appendRange(list, cutRange(r, r.Start, from))
+	}
+	mid := cutRange(r, from, to)
+	change(&mid)
+	list = appendRange(list, mid)
+	if to < r.End {
+		list = appendRange(list, cutRange(r, to, r.End))
+	}
+	return list
 }
 
 // trimRanges gives up everything below start.
@@ -83,13 +106,16 @@ func cutRange(r Range, from, to uint64) Range {
 // markRanges gives every part of a range within [m.From, m.To) the status of m, or refuses all of it. Of the open range
 // what lies below the floor may be marked: its messages were acknowledged, and damage met while the epoch lives is as
 // much a fact as damage that a recovery finds (R10). The epoch goes on above it.
-func markRanges(p *Partition, m RangeMark) ([]Range, error) {
+func (s *State) markRanges(p *Partition, m RangeMark) ([]Range, error) {
 	var list []Range
 	for _, r := range p.Ranges {
 		open := r.Status == RangeOpen
-		if m.To <= r.Start || !open && r.End <= m.From {
+		if !r.overlaps(m.From, m.To) || r.Status == m.Status && r.Accepted == m.Accepted {
 			list = appendRange(list, r)
 			continue
+		}
+		if (open || m.Status == RangeSealed) && !slices.ContainsFunc(r.Stores, s.present) {
+			return nil, refuse(ErrConflict, "every store of [%d, %d) is lost", r.Start, r.End)
 		}
 		if open && (m.Status != RangeOrphaned || m.To > p.Floor) {
 			return nil, refuse(ErrConflict, "[%d, %d) reaches into the open range at %d, acknowledged up to %d", m.From, m.To, r.Start, p.Floor)
@@ -106,7 +132,7 @@ func markRanges(p *Partition, m RangeMark) ([]Range, error) {
 			list = appendRange(list, cutRange(r, r.Start, from))
 		}
 		mid := cutRange(r, from, to)
-		mid.Status, mid.Accepted = m.Status, m.Accepted
+		mid.Status, mid.Accepted, mid.Tail = m.Status, m.Accepted, r.Tail && m.Status == RangeOrphaned
 		list = appendRange(list, mid)
 		if open || to < r.End {
 			list = appendRange(list, cutRange(whole, to, whole.End))

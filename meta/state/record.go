@@ -37,6 +37,9 @@ type Owner struct {
 	Incarnation uint64  `msgpack:"i"`
 }
 
+// IsZero says whether o is nobody.
+func (o Owner) IsZero() bool { return o == Owner{} }
+
 // Limits are the optional bounds of a namespace or a topic; zero means not set here.
 type Limits struct {
 	Producers     uint64 `msgpack:"p,omitempty"`
@@ -87,6 +90,10 @@ type Partition struct {
 	Floor    uint64         `msgpack:"f,omitempty"` // highest acknowledged end reported; of a CLOSED partition, its sealed end
 	LogStart uint64         `msgpack:"l,omitempty"` // offsets below it are given up (retention, truncate)
 	Ranges   []Range        `msgpack:"r,omitempty"` // ascending, disjoint; gaps between them are plain gaps
+
+	Target     Owner   `msgpack:"g,omitempty"` // who a SEALING partition goes to; zero otherwise
+	Move       uint64  `msgpack:"m,omitempty"` // number of the move of a SEALING partition, never used twice; zero otherwise
+	Superseded Offsets `msgpack:"u,omitempty"` // stored again in a later epoch: no subscription gets them (R15)
 }
 
 // Range is a run of offsets of a partition with one fate.
@@ -98,12 +105,22 @@ type Range struct {
 	Lowest   Level        `msgpack:"v,omitempty"` // lowest level in force while its epochs were open
 	Status   RangeStatus  `msgpack:"u,omitempty"`
 	Accepted bool         `msgpack:"a,omitempty"` // an orphaned range that waiting consumers may pass
+	Tail     bool         `msgpack:"g,omitempty"` // an orphaned range that ends at a ceiling: what it holds may end earlier
 }
 
 // EpochStart says that an epoch's offsets within a range begin at Start.
 type EpochStart struct {
 	Epoch uint64 `msgpack:"e"`
 	Start uint64 `msgpack:"s,omitempty"`
+}
+
+// OpenRange returns the range that is open, nil if none is. Of an OPENING partition it is that of the epoch before, whose
+// stores are those of the owner before.
+func (p *Partition) OpenRange() *Range {
+	if n := len(p.Ranges); n > 0 && p.Ranges[n-1].Status == RangeOpen {
+		return &p.Ranges[n-1]
+	}
+	return nil
 }
 
 // Range returns the range that holds offset n, nil if n lies in a plain gap, below the log's start or at or above the

@@ -188,11 +188,7 @@ func (sc *script) command(name string, a args) Command {
 	case "purge":
 		return &PurgeTopic{ID: topic, Store: storeID(a.num("store"))}
 	case "open":
-		o := sc.owner(a.num("store"))
-		if a.has("incarnation") {
-			o.Incarnation = a.num("incarnation")
-		}
-		return &OpenPartitions{Owner: o, Entries: []PartitionOpen{
+		return &OpenPartitions{Owner: sc.named("store", a), Entries: []PartitionOpen{
 			{Topic: topic, Partition: part, Epoch: a.num("epoch"), End: a.num("end"), Tail: Tail(word(tails, a.m["tail"]))},
 		}}
 	case "update":
@@ -206,7 +202,59 @@ func (sc *script) command(name string, a args) Command {
 			Status: RangeStatus(word(statuses, a.m["status"])), Accepted: a.has("accepted"),
 		}}}
 	}
+	if c := sc.ownerCommand(name, a); c != nil {
+		return c
+	}
 	return sc.cursorCommand(name, a)
+}
+
+// named returns the run of a store that key names: the latest, or the one of "incarnation".
+func (sc *script) named(key string, a args) Owner {
+	o := sc.owner(a.num(key))
+	if a.has("incarnation") {
+		o.Incarnation = a.num("incarnation")
+	}
+	return o
+}
+
+func (sc *script) ownerCommand(name string, a args) Command {
+	topic, part, epoch := topicID(a.num("topic")), uint32(a.num("partition")), a.num("epoch")
+	ids := func(key string) (l []StoreID) {
+		for _, n := range a.nums(key) {
+			l = append(l, storeID(n))
+		}
+		return l
+	}
+	switch name {
+	case "lose":
+		return &LoseStore{Owner: sc.named("store", a)}
+	case "remove":
+		return &RemoveStore{Store: storeID(a.num("store")), Lose: a.has("lose")}
+	case "grant":
+		return &GrantPartitions{Entries: []PartitionGrant{{topic, part, epoch, sc.named("to", a)}}}
+	case "begin-move":
+		return &MovePartitions{Entries: []PartitionMove{{topic, part, epoch, sc.named("to", a)}}}
+	case "abort":
+		return &AbortMoves{Entries: []MoveAbort{{topic, part, epoch, a.num("move")}}}
+	case "hand-over":
+		return &HandOver{Owner: sc.owner(a.num("store")), Entries: []PartitionHandOver{{topic, part, epoch, a.num("move"), a.num("end"), sc.named("to", a)}}}
+	case "copy":
+		return &CopyRanges{Entries: []RangeCopy{{topic, part, epoch, a.num("from"), a.num("to"), storeID(a.num("add")), ids("drop")}}}
+	case "restore":
+		c := &RestoreRange{
+			Topic: topic, Partition: part, Epoch: epoch, From: a.num("from"), End: a.num("end"), To: a.num("to"),
+			Stores: ids("stores"), Adopt: a.has("adopt"),
+		}
+		for _, p := range a.pairs("superseded", "-") {
+			c.Superseded = append(c.Superseded, OffsetRange{p[0], p[1]})
+		}
+		return c
+	case "history":
+		return &NewHistory{History: uint16(a.num("number"))}
+	case "tick":
+		return &Tick{}
+	}
+	return nil
 }
 
 func (sc *script) cursorCommand(name string, a args) Command {
@@ -299,13 +347,30 @@ func (sc *script) show(a args) string {
 			fmt.Fprintf(&b, "owned %d:%d\n", p.Topic[15], p.Number)
 		}
 	}
+	if a.has("held") {
+		for p := range sc.s.Held(storeID(a.num("held"))) {
+			fmt.Fprintf(&b, "held %d:%d\n", p.Topic[15], p.Number)
+		}
+	}
+	if a.has("placed") {
+		for st := range sc.s.Stores() {
+			fmt.Fprintf(&b, "placed %d: %d\n", st.ID[15], sc.s.Placed(st.ID))
+		}
+	}
 	return b.String()
 }
 
 func formatPartition(p *Partition) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "partition %d:%d epoch=%d owner=%d/%d %s %s start=%d floor=%d ceiling=%d\n", p.Topic[15], p.Number,
+	fmt.Fprintf(&b, "partition %d:%d epoch=%d owner=%d/%d %s %s start=%d floor=%d ceiling=%d", p.Topic[15], p.Number,
 		p.Epoch, p.Owner.Store[15], p.Owner.Incarnation, p.State, p.Level, p.LogStart, p.Floor, p.Ceiling)
+	if p.Target != (Owner{}) {
+		fmt.Fprintf(&b, " target=%d/%d move=%d", p.Target.Store[15], p.Target.Incarnation, p.Move)
+	}
+	if len(p.Superseded) > 0 {
+		fmt.Fprintf(&b, " superseded=%v", []OffsetRange(p.Superseded))
+	}
+	b.WriteString("\n")
 	for _, r := range p.Ranges {
 		end := strconv.FormatUint(r.End, 10)
 		if r.Status == RangeOpen {
@@ -321,6 +386,9 @@ func formatPartition(p *Partition) string {
 		}
 		if r.Accepted {
 			b.WriteString(" accepted")
+		}
+		if r.Tail {
+			b.WriteString(" tail")
 		}
 		b.WriteString("\n")
 	}

@@ -187,6 +187,7 @@ func (s *State) load(kind uint8, b []byte) error {
 	case recordHead:
 		h, err := loadRecord[snapshotHead](b)
 		s.index, s.cluster, s.nextIncarnation, s.nextSub = h.Index, h.Cluster, h.NextIncarnation, h.NextSub
+		s.decided = h.Index
 		return err
 	case recordNamespace:
 		n, err := loadRecord[Namespace](b)
@@ -205,7 +206,7 @@ func (s *State) load(kind uint8, b []byte) error {
 		return err
 	case recordPartition:
 		p, err := loadRecord[Partition](b)
-		s.partitions.set(partitionKey{p.Topic, p.Number}, p)
+		s.put(*p)
 		return err
 	case recordSubscription:
 		sub, err := loadRecord[Subscription](b)

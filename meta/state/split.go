@@ -18,6 +18,16 @@ func Split(c Command) []Part {
 		return split(c.Entries, 0, func(e []PartitionUpdate) Command { return &UpdatePartitions{Entries: e} })
 	case *MarkRanges:
 		return split(c.Entries, 0, func(e []RangeMark) Command { return &MarkRanges{Entries: e} })
+	case *GrantPartitions:
+		return split(c.Entries, 0, func(e []PartitionGrant) Command { return &GrantPartitions{Entries: e} })
+	case *MovePartitions:
+		return split(c.Entries, 0, func(e []PartitionMove) Command { return &MovePartitions{Entries: e} })
+	case *AbortMoves:
+		return split(c.Entries, 0, func(e []MoveAbort) Command { return &AbortMoves{Entries: e} })
+	case *HandOver:
+		return split(c.Entries, 0, func(e []PartitionHandOver) Command { return &HandOver{Owner: c.Owner, Entries: e} })
+	case *CopyRanges:
+		return split(c.Entries, 0, func(e []RangeCopy) Command { return &CopyRanges{Entries: e} })
 	case *MoveCursors:
 		return splitCursors(c.Entries, 0)
 	}

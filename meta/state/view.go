@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +21,10 @@ type View struct {
 	partitions      table[partitionKey, *Partition]
 	subs            table[uint64, *Subscription]
 	subNames        table[subKey, uint64]
+
+	// What follows is not part of the state: it is made from it, and a snapshot leaves it out.
+	placed  table[StoreID, int]
+	decided uint64
 }
 
 type partitionKey struct {
@@ -57,6 +62,7 @@ func newView() View {
 		partitions:      newTable[partitionKey, *Partition](comparePartitions),
 		subs:            newTable[uint64, *Subscription](cmp.Compare[uint64]),
 		subNames:        newTable[subKey, uint64](compareSubs),
+		placed:          newTable[StoreID, int](compareIDs[StoreID]),
 	}
 }
 
@@ -70,6 +76,7 @@ func (v *View) freeze() *View {
 	c.partitions = v.partitions.copy()
 	c.subs = v.subs.copy()
 	c.subNames = v.subNames.copy()
+	c.placed = v.placed.copy()
 	return &c
 }
 
@@ -164,6 +171,70 @@ func (v *View) Owned(store StoreID) iter.Seq[*Partition] {
 			}
 		}
 	}
+}
+
+// Held yields the partitions that have to do with a store: one of their ranges names it, it is their owner or the target
+// of their move; in the order of topic id and number, those of tombstones too. It walks all partitions, as Owned does.
+func (v *View) Held(store StoreID) iter.Seq[*Partition] {
+	return func(yield func(*Partition) bool) {
+		for _, p := range v.partitions.all() {
+			if p.concerns(store) && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+func (p *Partition) concerns(store StoreID) bool {
+	if p.Owner.Store == store || p.Target.Store == store {
+		return true
+	}
+	for i := range p.Ranges {
+		if slices.Contains(p.Ranges[i].Stores, store) {
+			return true
+		}
+	}
+	return false
+}
+
+// Placed returns how many partitions of topics that are not deleted a store owns, those that are moving counted where
+// they go. It does not walk.
+func (v *View) Placed(store StoreID) int {
+	n, _ := v.placed.get(store)
+	return n
+}
+
+// Decided returns the Raft index of the last decision about who owns or holds what, or about a store: while it is the
+// same, Owned and Held yield partitions of the same epochs, owners, states and ranges as before. After a snapshot was
+// restored it is the index of that.
+func (v *View) Decided() uint64 { return v.decided }
+
+// differs says whether q, the next record of the same partition, has another owner, or offsets elsewhere.
+func (p *Partition) differs(q *Partition) bool {
+	if p.Epoch != q.Epoch || p.Owner != q.Owner || p.State != q.State || p.Target != q.Target || len(p.Ranges) != len(q.Ranges) {
+		return true
+	}
+	// A list of ranges is never changed in place.
+	return len(p.Ranges) > 0 && &p.Ranges[0] != &q.Ranges[0]
+}
+
+// count adds n to the partitions of the store that p, of a live topic, is with or goes to. Nil counts nothing.
+func (s *State) count(p *Partition, n int) {
+	if p == nil || s.liveTopic(p.Topic) == nil {
+		return
+	}
+	home := p.Owner.Store
+	if p.State == Sealing {
+		home = p.Target.Store
+	}
+	if home == (StoreID{}) {
+		return
+	}
+	if n += s.Placed(home); n == 0 {
+		s.placed.delete(home)
+		return
+	}
+	s.placed.set(home, n)
 }
 
 // Subscription returns a subscription with its cursors, nil if there is none of that name.
