@@ -1,0 +1,267 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/danubemq/danube/meta/state"
+)
+
+// grants gives every partition whose owner cannot serve it to a broker that can (section 4 of the ownership rules).
+func (p *planning) grants() {
+	var due, stuck []*state.Partition
+	for _, part := range p.c.ownerless {
+		if p.due(part) {
+			due = append(due, part)
+		}
+	}
+	for _, part := range p.c.opening {
+		if since := p.f.memory.moveSince(part); p.now.Sub(since) > moveTime {
+			p.note(part.Owner.Store, "%s has not opened %s in %v", p.name(part.Owner.Store), p.partition(part), waited(p.now.Sub(since)))
+			stuck = append(stuck, part)
+		}
+	}
+	if len(due)+len(stuck) == 0 {
+		return
+	}
+	targets, wait := p.targets()
+	if wait {
+		return
+	}
+	if len(targets.candidates) == 0 {
+		p.note(state.StoreID{}, "%d partitions have no owner and no active broker can take them", len(due))
+		return
+	}
+	for batch := range slices.Chunk(due, grantBatch) {
+		c := &state.GrantPartitions{}
+		for _, part := range batch {
+			c.Entries = append(c.Entries, grantOf(part, targets.take(holders(part))))
+		}
+		p.do(action{kind: doGrant, count: len(batch), command: c, reason: p.whyGranted(batch)})
+	}
+	p.regrant(stuck, targets)
+}
+
+// regrant passes what a target has not opened in time to another one (L2).
+func (p *planning) regrant(stuck []*state.Partition, targets scale) {
+	c := &state.GrantPartitions{}
+	for _, part := range stuck {
+		if to, ok := targets.takeOther(part.Owner.Store); ok && len(c.Entries) < grantBatch {
+			c.Entries = append(c.Entries, grantOf(part, to))
+		}
+	}
+	if len(c.Entries) > 0 {
+		p.do(action{
+			kind: doGrant, count: len(c.Entries), command: c,
+			reason: fmt.Sprintf("not opened for %v by the broker that it was given to", moveTime),
+		})
+	}
+}
+
+func grantOf(part *state.Partition, to state.Owner) state.PartitionGrant {
+	return state.PartitionGrant{Topic: part.Topic, Partition: part.Number, Epoch: part.Epoch, To: to}
+}
+
+// due says whether a partition is to be granted now. A store that stopped cleanly has a lease's time to come back: when
+// a whole cluster restarts, whoever is up first must not take over everything.
+func (p *planning) due(part *state.Partition) bool {
+	owner := p.c.view.Store(part.Owner.Store)
+	if gone(owner) || part.State != state.Closed || !owner.Clean {
+		return true
+	}
+	since := p.f.memory.statusSince(owner)
+	if p.f.since.After(since) {
+		since = p.f.since
+	}
+	return p.now.Sub(since) >= p.f.lease
+}
+
+// holders are the stores that can open a partition without a loss, if that is known to matter: the open range of
+// a grant that came to nothing may lie on a store that has returned.
+func holders(part *state.Partition) []state.StoreID {
+	if n := len(part.Ranges); n > 0 && part.State == state.Opening {
+		return part.Ranges[n-1].Stores
+	}
+	return nil
+}
+
+func (p *planning) whyGranted(batch []*state.Partition) string {
+	owners := map[state.StoreID]int{}
+	first := batch[0].Owner.Store
+	for _, part := range batch {
+		owners[part.Owner.Store]++
+	}
+	owner := p.c.view.Store(first)
+	var why string
+	switch {
+	case first == (state.StoreID{}):
+		why = "never had an owner"
+	case owner == nil || owner.Status == state.StoreRemoved:
+		why = "owner " + p.name(first) + " was removed"
+	case owner.Status == state.StoreLost:
+		why = "owner " + owner.Broker + " is lost"
+	case owner.Clean:
+		why = "owner " + owner.Broker + " is stopped"
+	case drains(owner):
+		why = "owner " + owner.Broker + " drains"
+	default:
+		why = "target " + owner.Broker + " restarted"
+	}
+	if n := len(owners) - 1; n > 0 {
+		why += fmt.Sprintf(", and %d others", n)
+	}
+	return why
+}
+
+// targets are the brokers that may be given partitions: active, leased, answering, and with the current index applied.
+// wait says that some have not applied it yet and may in a moment.
+func (p *planning) targets() (s scale, wait bool) {
+	for _, st := range p.c.stores {
+		if st.Status != state.StoreActive || st.Clean || !p.leased(st) || p.f.peers[st.ID].failures > 0 {
+			continue
+		}
+		peer := p.f.peers[st.ID]
+		if peer.applied < p.f.index {
+			wait = wait || p.now.Sub(p.f.indexAt) < spreadTime
+			p.note(st.ID, "%s is given nothing: it has applied index %d, not yet %d", st.Broker, peer.applied, p.f.index)
+			continue
+		}
+		s.candidates = append(s.candidates, candidate{
+			owner: state.Owner{Store: st.ID, Incarnation: st.Incarnation}, partitions: p.c.load[st.ID], bytes: peer.bytes,
+		})
+	}
+	return s, wait
+}
+
+// aborts takes back moves that cannot end: the target is gone, the owner began a new run, or nothing moved for too long.
+func (p *planning) aborts() {
+	c := &state.AbortMoves{}
+	var reason string
+	for _, part := range p.c.moving {
+		why := p.whyAborted(part)
+		if why == "" {
+			continue
+		}
+		if len(c.Entries) == 0 {
+			reason = p.partition(part) + ": " + why
+		}
+		c.Entries = append(c.Entries, state.MoveAbort{
+			Topic: part.Topic, Partition: part.Number, Epoch: part.Epoch, Move: part.Move,
+		})
+	}
+	if len(c.Entries) == 0 {
+		return
+	}
+	if n := len(c.Entries) - 1; n > 0 {
+		reason += fmt.Sprintf("; and %d others", n)
+	}
+	p.do(action{kind: doAbort, count: len(c.Entries), command: c, reason: reason})
+}
+
+func (p *planning) whyAborted(part *state.Partition) string {
+	owner, target := p.c.view.Store(part.Owner.Store), p.c.view.Store(part.Target.Store)
+	switch {
+	case owner.Incarnation != part.Owner.Incarnation:
+		return "owner " + owner.Broker + " restarted" // and opens it again as after any restart
+	case gone(target):
+		return "target " + p.name(part.Target.Store) + " is gone"
+	case target.Incarnation != part.Target.Incarnation:
+		return "target " + target.Broker + " restarted"
+	case target.Clean:
+		return "target " + target.Broker + " is stopped"
+	case p.now.Sub(p.f.memory.moveSince(part)) > moveTime:
+		return fmt.Sprintf("no progress for %v on the way from %s to %s", moveTime, owner.Broker, target.Broker)
+	}
+	return ""
+}
+
+func (p *planning) partition(part *state.Partition) string {
+	name := part.Topic.String()
+	if t := p.c.view.TopicByID(part.Topic); t != nil {
+		name = t.Name
+	}
+	return fmt.Sprintf("%s[%d]", name, part.Number)
+}
+
+// drains moves partitions off draining brokers, a few at a time, and says when one is empty.
+func (p *planning) drains() {
+	var targets scale
+	var known bool
+	for _, s := range p.c.stores {
+		if !drains(s) {
+			continue
+		}
+		if p.drained(s) {
+			continue
+		}
+		free := p.f.drainParallel - p.c.leaving[s.ID]
+		parts := p.movable(s.ID, free)
+		if len(parts) == 0 {
+			continue
+		}
+		if !known {
+			targets, _ = p.targets()
+			known = true
+		}
+		if len(targets.candidates) == 0 {
+			p.note(s.ID, "%s drains but no active broker can take its partitions", s.Broker)
+			continue
+		}
+		c := &state.MovePartitions{}
+		for _, part := range parts {
+			c.Entries = append(c.Entries, state.PartitionMove{
+				Topic: part.Topic, Partition: part.Number, Epoch: part.Epoch, To: targets.take(nil),
+			})
+		}
+		p.do(action{
+			kind: doMove, store: s.ID, count: len(parts), command: c,
+			reason: fmt.Sprintf("%s drains, %d partitions left", s.Broker, p.c.owned[s.ID]),
+		})
+	}
+}
+
+// drained says whether there is nothing to move off a store, and declares it DRAINED once nothing is only there.
+func (p *planning) drained(s *state.Store) bool {
+	if p.c.owned[s.ID] > 0 {
+		return false
+	}
+	if s.Status == state.StoreDrained {
+		return true
+	}
+	if n := p.c.sole[s.ID]; n > 0 {
+		p.note(s.ID, "%s owns nothing more; %d ranges are not yet copied from it", s.Broker, n)
+		return true
+	}
+	p.do(action{
+		kind: doDrained, store: s.ID, reason: "owns nothing, and all it holds is elsewhere too",
+		command: &state.SetStore{
+			Owner: state.Owner{Store: s.ID, Incarnation: s.Incarnation}, Status: state.StoreDrained,
+		},
+	})
+	return true
+}
+
+// movable returns up to n partitions of a draining store whose last move was not taken back just now.
+func (p *planning) movable(id state.StoreID, n int) []*state.Partition {
+	var parts []*state.Partition
+	for _, part := range p.c.drain[id] {
+		if len(parts) >= n {
+			break
+		}
+		if at, ok := p.f.memory.aborted[idOf(part)]; ok && p.now.Sub(at) < retryTime {
+			continue
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+// remember dates the moves that an action took back.
+func (m *memory) remember(now time.Time, a action) {
+	if c, ok := a.command.(*state.AbortMoves); ok {
+		for _, e := range c.Entries {
+			m.aborted[partitionID{e.Topic, e.Partition}] = now
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danubemq/danube/meta"
+	"github.com/danubemq/danube/meta/state"
+)
+
+// world is a metadata state and what a leader, n1, knows beside it. Everyone is well until a test says otherwise.
+type world struct {
+	t     testing.TB
+	state *state.State
+	index uint64
+	now   time.Time
+	facts knowledge
+}
+
+func storeN(n int) state.StoreID { return state.StoreID{15: byte(n)} }
+func topicN(n int) state.TopicID {
+	return state.TopicID{0: 1, 12: byte(n >> 24), 13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)}
+}
+
+// newWorld has n active brokers, the first three of which vote.
+func newWorld(t testing.TB, n int) *world {
+	w := &world{t: t, state: state.New(), now: time.Unix(1_000_000, 0)}
+	w.facts = knowledge{
+		self: storeN(1), memory: newMemory(), peers: map[state.StoreID]peerFacts{},
+		settings: settings{voters: 3, lease: 3 * time.Second, drainParallel: 4},
+	}
+	w.apply(&state.InitCluster{ID: [16]byte{1}, Name: "c"})
+	for i := range n {
+		w.register(i + 1)
+		w.facts.servers = append(w.facts.servers, meta.Server{Store: storeN(i + 1), Address: address(i + 1), Voter: i < 3})
+	}
+	w.facts.since, w.facts.memory = w.now, newMemory()
+	w.look()
+	w.pass(time.Minute)
+	return w
+}
+
+func address(n int) string { return fmt.Sprintf("127.0.0.1%d:6651", n) }
+
+func (w *world) apply(c state.Command) state.Result {
+	w.t.Helper()
+	w.index++
+	r := w.state.Apply(w.index, c)
+	if r.Err != nil {
+		w.t.Fatalf("apply %T: %v", c, r.Err)
+	}
+	for _, err := range r.Entries {
+		if err != nil {
+			w.t.Fatalf("apply %T: %v", c, err)
+		}
+	}
+	return r
+}
+
+// register begins a run of store n.
+func (w *world) register(n int) state.Owner {
+	r := w.apply(&state.RegisterStore{
+		Store: storeN(n), Broker: fmt.Sprintf("n%d", n), Nonce: [16]byte{0: byte(w.index), 1: byte(w.index >> 8), 15: 1},
+		Boot: "b", Addresses: state.Addresses{Peer: address(n)},
+	})
+	return state.Owner{Store: storeN(n), Incarnation: r.Incarnation}
+}
+
+func (w *world) run(n int) state.Owner {
+	return state.Owner{Store: storeN(n), Incarnation: w.state.Store(storeN(n)).Incarnation}
+}
+
+// topic makes a topic with one open partition for each of the owners.
+func (w *world) topic(n int, owners ...int) {
+	c := &state.CreateTopic{
+		ID: topicN(n), Name: fmt.Sprintf("/default/t%d", n),
+		Settings: state.TopicSettings{Partitions: uint32(len(owners)), Reliable: true, Durability: state.LevelLocal},
+	}
+	for _, o := range owners {
+		c.Owners = append(c.Owners, w.run(o))
+	}
+	w.apply(c)
+}
+
+func (w *world) partition(topic int) *state.Partition { return w.state.Partition(topicN(topic), 0) }
+
+// look lets the leader see the view, and hear from everyone that no test has silenced.
+func (w *world) look() *census {
+	c := takeCensus(w.state.Freeze())
+	w.facts.memory.look(w.now, c)
+	return c
+}
+
+// pass lets time go by: everyone renews its lease, the leader proves itself, a silenced broker stays silent.
+func (w *world) pass(d time.Duration) {
+	w.now = w.now.Add(d)
+	w.facts.proof = span{w.now.Add(-10 * time.Millisecond), w.now.Add(-5 * time.Millisecond)}
+	for s := range w.state.Stores() {
+		p := w.facts.peers[s.ID]
+		if p.failures > 0 {
+			p.failedAt = w.now
+		} else if p.gossip != "silent" {
+			p.run, p.lease, p.applied = s.Incarnation, w.now.Add(w.facts.lease), w.index
+		}
+		w.facts.peers[s.ID] = p
+	}
+}
+
+// silence makes a broker's probes fail from now on.
+func (w *world) silence(n int) {
+	p := w.facts.peers[storeN(n)]
+	p.failing, p.failedAt, p.failures, p.why = w.now, w.now, 3, "connection refused"
+	w.facts.peers[storeN(n)] = p
+}
+
+func (w *world) peer(n int, f func(p *peerFacts)) {
+	p := w.facts.peers[storeN(n)]
+	f(&p)
+	w.facts.peers[storeN(n)] = p
+}
+
+func (w *world) plan() ([]action, []remark) { return plan(w.now, w.look(), &w.facts) }
+
+// kinds is what was planned, in words: "lose_store n3, grant 2 n1:1 n2:1, tick".
+func kinds(actions []action) string {
+	var out []string
+	for _, a := range actions {
+		s := string(a.kind)
+		if a.store != (state.StoreID{}) {
+			s += fmt.Sprintf(" n%d", a.store[15])
+		}
+		if c, ok := a.command.(*state.GrantPartitions); ok {
+			to := map[string]int{}
+			for _, e := range c.Entries {
+				to[fmt.Sprintf("n%d", e.To.Store[15])]++
+			}
+			s += fmt.Sprint(" ", to)
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, ", ")
+}
+
+func words(notes []remark) string {
+	var out []string
+	for _, n := range notes {
+		out = append(out, n.text)
+	}
+	return strings.Join(out, "\n")
+}
+
+func (w *world) want(want string) []action {
+	w.t.Helper()
+	actions, notes := w.plan()
+	if got := kinds(actions); got != want {
+		w.t.Fatalf("planned %q, want %q\nnotes: %s", got, want, words(notes))
+	}
+	return actions
+}
+
+func (w *world) wantNote(part string) {
+	w.t.Helper()
+	if _, notes := w.plan(); !strings.Contains(words(notes), part) {
+		w.t.Errorf("nothing in the notes says %q:\n%s", part, words(notes))
+	}
+}
+
+// carry applies what was planned.
+func (w *world) carry(actions []action) {
+	w.t.Helper()
+	for _, a := range actions {
+		w.facts.memory.remember(w.now, a)
+		if a.command != nil {
+			w.apply(a.command)
+			continue
+		}
+		i := slices.IndexFunc(w.facts.servers, func(s meta.Server) bool { return s.Store == a.store })
+		switch a.kind {
+		case doPromote:
+			w.facts.servers[i].Voter = true
+		case doDemote:
+			w.facts.servers[i].Voter = false
+		case doDrop:
+			w.facts.servers = slices.Delete(w.facts.servers, i, i+1)
+		case doAdd:
+			if i < 0 {
+				w.facts.servers = append(w.facts.servers, a.server)
+			} else {
+				w.facts.servers[i] = a.server
+			}
+		}
+	}
+}
+
+func TestNothingToDo(t *testing.T) {
+	w := newWorld(t, 3)
+	w.topic(1, 1, 2, 3)
+	w.pass(time.Second)
+	w.want("")
+}
+
+// TestLoss is R7: what makes a loss, and each thing without which there is none.
+func TestLoss(t *testing.T) {
+	tests := map[string]struct {
+		do   func(w *world) // after n3 fell silent and its lease ran out
+		want string
+		note string
+	}{
+		"lost":               {func(w *world) {}, "lose_store n3, tick", ""},
+		"lease not out":      {func(w *world) { w.peer(3, func(p *peerFacts) { p.lease = w.now.Add(time.Millisecond) }) }, "", "its lease ends in"},
+		"probe answers":      {func(w *world) { w.peer(3, func(p *peerFacts) { p.failures, p.failing = 0, time.Time{} }) }, "", "but answers"},
+		"one probe failed":   {func(w *world) { w.peer(3, func(p *peerFacts) { p.failures = 1 }) }, "", "is suspected"},
+		"failed just now":    {func(w *world) { w.peer(3, func(p *peerFacts) { p.failing = w.now.Add(-900 * time.Millisecond) }) }, "", "is suspected"},
+		"failed long ago":    {func(w *world) { w.peer(3, func(p *peerFacts) { p.failedAt = w.now.Add(-1100 * time.Millisecond) }) }, "", "is suspected"},
+		"a disk that hangs":  {func(w *world) { w.facts.unwell = "its own log write hangs" }, "", "not sure of itself: its own log write hangs"},
+		"no majority":        {func(w *world) { w.facts.proof.to = w.now.Add(-600 * time.Millisecond) }, "", "nothing was committed for 600ms"},
+		"a slow commit":      {func(w *world) { w.facts.proof.from = w.facts.proof.to.Add(-1100 * time.Millisecond) }, "", "a commit took"},
+		"elected just now":   {func(w *world) { w.facts.since = w.now.Add(-2900 * time.Millisecond) }, "", "is suspected"},
+		"elected, no proof":  {func(w *world) { w.facts.proof = span{} }, "", "nothing was committed since"},
+		"lease of old run":   {func(w *world) { w.register(3) }, "", "is suspected"},
+		"gossip says alive":  {func(w *world) { w.peer(3, func(p *peerFacts) { p.gossip = "" }) }, "lose_store n3, tick", ""},
+		"already lost":       {func(w *world) { w.apply(&state.LoseStore{Owner: w.run(3)}) }, "", "n3 is lost"},
+		"another lost":       {func(w *world) { w.apply(&state.LoseStore{Owner: w.run(2)}) }, "", "1 of 3 brokers may be lost at the same time"},
+		"another came back":  {func(w *world) { w.apply(&state.LoseStore{Owner: w.run(2)}); w.register(2) }, "lose_store n3, tick", ""},
+		"stopped cleanly":    {func(w *world) { w.apply(&state.SetStore{Owner: w.run(3), Clean: true}) }, "", "n3 is stopped"},
+		"stopped, left open": {func(w *world) { w.topic(9, 3); w.apply(&state.SetStore{Owner: w.run(3), Clean: true}) }, "lose_store n3, tick", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3)
+			w.silence(3)
+			w.pass(4 * time.Second)
+			test.do(w)
+			w.want(test.want)
+			w.wantNote(test.note)
+		})
+	}
+}
+
+// TestGossipAloneLosesNobody: neither what gossip says nor failed probes count while leases are renewed.
+func TestGossipAloneLosesNobody(t *testing.T) {
+	w := newWorld(t, 3)
+	w.topic(1, 3)
+	for range 240 {
+		w.pass(250 * time.Millisecond)
+		w.peer(3, func(p *peerFacts) {
+			p.gossip, p.failures, p.failing, p.failedAt = "dead", 9, w.now.Add(-5*time.Second), w.now
+			p.lease = w.now.Add(500 * time.Millisecond) // two of three renewals are missed, one comes through
+		})
+		w.want("")
+	}
+}
+
+// TestResumedLeaderJudgesNobody: a leader that stood still finds all leases run out and all probes failed, and must begin
+// to count anew.
+func TestResumedLeaderJudgesNobody(t *testing.T) {
+	w := newWorld(t, 3)
+	w.silence(2)
+	w.silence(3)
+	w.pass(20 * time.Second)
+	w.facts.proof = span{w.now.Add(-20 * time.Second), w.now.Add(-20 * time.Second)}
+	w.facts.since = w.now // the shell saw the clock jump
+	w.want("")
+	w.pass(3500 * time.Millisecond) // the row of failures began before it stood still
+	w.want("")
+	w.peer(3, func(p *peerFacts) { p.failing = w.facts.since })
+	w.peer(2, func(p *peerFacts) { p.failures = 0 })
+	w.want("lose_store n3, tick")
+}
+
+// TestMassExpiryLosesAThird: nine brokers of which six fall silent.
+func TestMassExpiryLosesAThird(t *testing.T) {
+	w := newWorld(t, 9)
+	w.topic(1, 9, 9)
+	w.topic(2, 8)
+	for n := 4; n <= 9; n++ {
+		w.silence(n)
+	}
+	w.pass(4 * time.Second)
+	w.carry(w.want("lose_store n9, lose_store n8, lose_store n4, tick"))
+	for _, a := range mustPlan(w) {
+		if a.kind == doLose {
+			t.Errorf("a fourth broker is lost: %s", a.reason)
+		}
+	}
+	w.wantNote("3 of 9 brokers may be lost at the same time")
+}
+
+func mustPlan(w *world) []action { a, _ := w.plan(); return a }
+
+// TestLeaderNeverLosesItself: a lone broker, or one whose own lease ran out.
+func TestLeaderNeverLosesItself(t *testing.T) {
+	w := newWorld(t, 1)
+	w.topic(1, 1)
+	w.silence(1)
+	w.pass(time.Minute)
+	w.want("")
+}
