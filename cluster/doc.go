@@ -1,0 +1,37 @@
+// Package cluster makes one cluster of several brokers: it finds them by gossip, forms or joins the cluster, carries
+// Raft and the brokers' requests over one port, and keeps this broker's lease.
+//
+// Open listens and gossips; nothing is decided yet. Form blocks until this data directory belongs to a cluster. Attach
+// hands over the metadata of that cluster: from then on the lease is renewed and, where this broker leads, other
+// brokers' leases are granted. Call and Handle carry requests between brokers. The few types are Cluster, Member, Lease
+// table (leases) and link.
+//
+// Nothing here decides on gossip alone: a suspicion starts an inquiry (R7), the leader's table of leases and its own
+// probe answer it, and a command in the metadata decides.
+//
+// # Pure cores
+//
+// Formation (founder), the owner's lease (lease) and the leader's table (leases) have no clock, socket or goroutine of
+// their own: what happened is an argument. The shells are form.go and renew.go. The leader's duties build on
+//
+//	leases.expired(store, now)   whether a broker's lease has run out on this leader's clock
+//	leases.condemn / pardon      no further grant while a loss is being decided
+//	Cluster.Members              addresses, load and suspicion of every broker seen
+//	Cluster.Call                 the probe, and every other request to a broker
+//
+// # Files
+//
+//	cluster/record    the cluster this data directory belongs to, for ever; before that, the one proposal of a new
+//	                  cluster that this broker holds to
+//
+// # Goroutines
+//
+// One accepts on the peer port. Each accepted connection has one that says hello and then reads it; each request that is
+// being handled has one; a Raft stream belongs to Raft. Each connection to a peer has one that reads and one that
+// watches it. One keeps the gossip whole, one renews the lease, one makes a new address known, and memberlist has its
+// own. Close waits for all of them.
+//
+// Lock order: Cluster.mu, which is held while the founder's record is written, comes before seeds.mu and gossip.mu. All
+// other locks are leaves. memberlist calls back with its own lock held, so a callback takes gossip.mu and nothing more,
+// and memberlist is never called with gossip.mu held.
+package cluster

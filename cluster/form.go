@@ -1,0 +1,389 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/danubemq/danube/meta"
+	"github.com/danubemq/danube/meta/state"
+)
+
+// The operations by which brokers form a cluster.
+const (
+	opHold = ownPrefix + "hold" // hold to a proposal
+	opAsk  = ownPrefix + "ask"  // what became of a proposal
+	opJoin = ownPrefix + "join" // take me in
+)
+
+// Formation says how this data directory belongs to its cluster. Voters and Join are for meta.Config at every start:
+// they count only at the first.
+type Formation struct {
+	ClusterID [16]byte
+	Voters    []meta.Server // the founders, this broker among them; nil if it joined
+	Join      bool          // it joined: the leader has added it
+	Known     bool          // the metadata have been opened here before, so if they are missing that is damage (R9)
+}
+
+const (
+	formInterval = 100 * time.Millisecond
+	askTimeout   = 2 * time.Second
+	joinTimeout  = 10 * time.Second
+)
+
+// Form blocks until this data directory belongs to a cluster, and returns which. What is out of reach is tried for ever;
+// Status says what it waits for. A data directory that belongs to a cluster already gets there at once, unless another
+// process is found to run on a copy of it: ErrDuplicate.
+func (c *Cluster) Form(ctx context.Context) (Formation, error) {
+	c.greeted(ctx)
+	tick := time.NewTicker(formInterval)
+	defer tick.Stop()
+	for {
+		c.mu.Lock()
+		rival := c.rival
+		s := c.founder.decide(c.facts())
+		changed := c.phase != s.text && s.text != ""
+		c.phase = s.text
+		c.mu.Unlock()
+		if rival != nil {
+			return Formation{}, rival
+		}
+		if changed {
+			c.cfg.Log.Info("forming the cluster", "step", s.text)
+		}
+		if s.kind == stepDone {
+			return c.formation()
+		}
+		if err := c.perform(ctx, s); err != nil {
+			return Formation{}, fmt.Errorf("form cluster: %w", err)
+		}
+		select {
+		case <-tick.C:
+		case <-c.failed:
+		case <-ctx.Done():
+			return Formation{}, fmt.Errorf("form cluster: %s: %w", s.text, ctx.Err())
+		}
+	}
+}
+
+// greeted waits until the seeds have been tried once: a copy of this data directory that runs shows by then.
+func (c *Cluster) greeted(ctx context.Context) {
+	timeout := time.NewTimer(3 * time.Second)
+	defer timeout.Stop()
+	select {
+	case <-c.seeds.tried:
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+}
+
+func (c *Cluster) formation() (Formation, error) {
+	c.mu.Lock()
+	disk := c.founder.disk
+	c.mu.Unlock()
+	c.id.Store(&disk.Cluster)
+	err := c.gossip.update(func(card *card) { card.Cluster = disk.Cluster })
+	if err != nil {
+		c.cfg.Log.Debug("gossip of the cluster id is late", "error", err)
+	}
+	return Formation{ClusterID: disk.Cluster, Voters: servers(disk.Voters), Join: len(disk.Voters) == 0, Known: disk.Opened}, nil
+}
+
+func servers(list []founded) []meta.Server {
+	var out []meta.Server
+	for _, f := range list {
+		out = append(out, meta.Server{Store: f.Store, Address: f.Address, Voter: true})
+	}
+	return out
+}
+
+// facts gathers what the founder goes by.
+func (c *Cluster) facts() facts {
+	k := facts{}
+	var contacted []state.StoreID
+	k.missing, contacted = c.seeds.state()
+	members := c.gossip.members()
+	for _, m := range members {
+		f := founded{m.Store, m.Addresses.Peer}
+		for _, id := range contacted {
+			if id == m.Store && id != c.cfg.Identity.Store {
+				k.seeds = append(k.seeds, f)
+			}
+		}
+		if m.State != Dead {
+			k.visible = append(k.visible, neighbor{f, m.Name, m.Cluster, m.Expect})
+		}
+	}
+	return k
+}
+
+func newClusterID() (id [16]byte) {
+	rand.Read(id[:])
+	return id
+}
+
+// perform carries out a step. An error ends the forming: it is this broker's disk.
+func (c *Cluster) perform(ctx context.Context, s step) error {
+	switch s.kind {
+	case stepFound:
+		return c.decide("founded", func(f *founder) error {
+			return f.found(newClusterID(), c.cfg.Identity.Addresses.Peer)
+		})
+	case stepPropose:
+		return c.decide("proposed", func(f *founder) error { return f.propose(newClusterID(), s.list) })
+	case stepGiveUp:
+		return c.decide("given up", func(f *founder) error { return f.release() })
+	case stepDrive:
+		return c.driveProposal(ctx, s)
+	case stepAsk:
+		return c.askAround(ctx, s)
+	case stepJoin:
+		return c.join(ctx, s)
+	}
+	return nil
+}
+
+// decide changes the founder's record under the lock and tells the step's name before and after.
+func (c *Cluster) decide(name string, f func(*founder) error) error {
+	c.cfg.At("before " + name)
+	c.mu.Lock()
+	err := f(c.founder)
+	c.mu.Unlock()
+	if err == nil {
+		c.cfg.At(name)
+	}
+	return err
+}
+
+// driveProposal asks everybody who does not hold to this broker's proposal yet, side by side.
+func (c *Cluster) driveProposal(ctx context.Context, s step) error {
+	c.mu.Lock()
+	p := c.founder.disk.Pledge
+	c.mu.Unlock()
+	if p == nil || p.Cluster != s.cluster {
+		return nil // it gave way to another meanwhile
+	}
+	body, err := encode(p)
+	if err != nil {
+		return err
+	}
+	answers := make([]holdAnswer, len(s.list))
+	var asking sync.WaitGroup
+	for i, w := range s.list {
+		asking.Go(func() {
+			if err := c.ask(ctx, w, opHold, body, &answers[i]); err != nil {
+				answers[i] = holdAnswer{Why: fmt.Sprintf("waiting for store %s: %v", w.Store, err)}
+			}
+		})
+	}
+	asking.Wait()
+	if len(s.list) == 0 {
+		// Everybody held before; only this broker's own seeds were missing.
+		return c.weigh(p.Cluster, c.cfg.Identity.Store, holdAnswer{})
+	}
+	for i, w := range s.list {
+		if err := c.weigh(p.Cluster, w.Store, answers[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// weigh takes one answer and carries out what it means, in one step under the lock.
+func (c *Cluster) weigh(cluster [16]byte, from state.StoreID, a holdAnswer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch c.founder.heard(cluster, from, a, c.facts()) {
+	case everybodyHolds:
+		c.cfg.At("before founded")
+		if err := c.founder.commit(); err != nil {
+			return err
+		}
+		c.cfg.At("founded")
+	case giveUp:
+		c.cfg.Log.Info("proposal of a cluster given up", "why", a.Why)
+		return c.founder.release()
+	}
+	return nil
+}
+
+// askAround asks what became of the proposal that this broker holds to, until it is settled.
+func (c *Cluster) askAround(ctx context.Context, s step) error {
+	body, err := encode(s.cluster)
+	if err != nil {
+		return err
+	}
+	for _, w := range s.list {
+		var a askAnswer
+		if err := c.ask(ctx, w, opAsk, body, &a); err != nil {
+			continue
+		}
+		err := c.decide("told", func(f *founder) error { return f.told(s.cluster, w.Store, a) })
+		if err != nil || a.Founded || a.Open {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask calls a broker that may not be in the metadata yet.
+func (c *Cluster) ask(ctx context.Context, who founded, op string, body []byte, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	addresses := c.addresses(who.Store)
+	if len(addresses) == 0 && who.Address != "" {
+		addresses = []string{who.Address}
+	}
+	b, err := c.call(ctx, who.Store, addresses, op, body)
+	if err != nil {
+		return err
+	}
+	return decode(b, answer)
+}
+
+func (c *Cluster) serveHold(_ context.Context, _ state.StoreID, body []byte) ([]byte, error) {
+	var p pledge
+	if err := decode(body, &p); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cfg.At("before held")
+	a, err := c.founder.hold(p, c.facts())
+	if err != nil {
+		return nil, err
+	}
+	if a.Held {
+		c.cfg.At("held")
+	}
+	return encode(a)
+}
+
+func (c *Cluster) serveAsk(_ context.Context, _ state.StoreID, body []byte) ([]byte, error) {
+	var id [16]byte
+	if err := decode(body, &id); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return encode(c.founder.asked(id))
+}
+
+// joinRequest asks a cluster to take a broker in, or says that it has moved to another address.
+type joinRequest struct {
+	Store   state.StoreID `msgpack:"s"`
+	Name    string        `msgpack:"n"`
+	Address string        `msgpack:"a"` // of its peer port
+	Passed  bool          `msgpack:"p,omitempty"`
+}
+
+type joinAnswer struct {
+	Cluster [16]byte `msgpack:"c"`
+}
+
+// errNotReady: try another member, or later.
+var errNotReady = errors.New("no leader of the metadata is known yet")
+
+// join asks the members in turn to take this broker in. Only a failing disk is an error: all else is tried again.
+func (c *Cluster) join(ctx context.Context, s step) error {
+	if err := c.decide("joining", func(f *founder) error { return f.joining(s.cluster) }); err != nil {
+		return err
+	}
+	body, err := encode(c.joinRequest())
+	if err != nil {
+		return err
+	}
+	for _, m := range s.members {
+		var a joinAnswer
+		b, err := c.callFor(ctx, joinTimeout, m.founded, body)
+		if err == nil {
+			err = decode(b, &a)
+		}
+		if err == nil && a.Cluster == s.cluster {
+			c.cfg.At("added")
+			return c.decide("joined", func(f *founder) error { return f.joined(a.Cluster) })
+		}
+		c.mu.Lock()
+		c.phase = fmt.Sprintf("joining through broker %s: %v", m.name, err)
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+func (c *Cluster) joinRequest() joinRequest {
+	return joinRequest{Store: c.cfg.Identity.Store, Name: c.cfg.Identity.Name, Address: c.cfg.Identity.Addresses.Peer}
+}
+
+func (c *Cluster) callFor(ctx context.Context, timeout time.Duration, who founded, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return c.call(ctx, who.Store, []string{who.Address}, opJoin, body)
+}
+
+// serveJoin takes a broker in as the leader, or passes its request on to the leader.
+func (c *Cluster) serveJoin(ctx context.Context, _ state.StoreID, body []byte) ([]byte, error) {
+	var r joinRequest
+	if err := decode(body, &r); err != nil {
+		return nil, err
+	}
+	if err := reachable("peer", r.Address); err != nil {
+		return nil, err
+	}
+	a := c.node.Load()
+	if a == nil {
+		return nil, errNotReady
+	}
+	if _, leads := a.node.Leading(); !leads {
+		leader, known := a.node.Leader()
+		if !known || r.Passed || leader.Store == c.cfg.Identity.Store {
+			return nil, errNotReady
+		}
+		r.Passed = true
+		body, err := encode(r)
+		if err != nil {
+			return nil, err
+		}
+		return c.Call(ctx, leader.Store, opJoin, body)
+	}
+	if s := a.node.View().Store(r.Store); s != nil && s.Status == state.StoreRemoved {
+		return nil, fmt.Errorf("store %s was removed from the cluster: start with an empty data directory", r.Store)
+	}
+	if err := c.admitServer(ctx, a.node, r); err != nil {
+		return nil, err
+	}
+	c.cfg.Log.Info("broker added", "broker", r.Name, "store", r.Store, "peer", r.Address)
+	return encode(joinAnswer{c.ClusterID()})
+}
+
+// admitServer adds a broker to Raft. If its address is that of another store, that one is not there any more if the new
+// one answers there: an emptied disk, which comes back as a new store (R9).
+func (c *Cluster) admitServer(ctx context.Context, node *meta.Node, r joinRequest) error {
+	add := func() error { return node.AddServer(ctx, meta.Server{Store: r.Store, Address: r.Address}) }
+	err := add()
+	taken, ok := errors.AsType[*meta.AddressTakenError](err)
+	if !ok {
+		return err
+	}
+	holder := taken.Holder.Store
+	conn, _, cerr := c.peers.connect(ctx, kindRequest, r.Address, r.Store)
+	if cerr != nil {
+		return fmt.Errorf("%w; and whoever answers there is not store %s: %w", err, r.Store, cerr)
+	}
+	conn.Close()
+	if m, ok := c.gossip.member(holder); ok && !m.dead && m.card.Addresses.Peer != r.Address {
+		// It has moved, and its own request has not come yet.
+		moved := meta.Server{Store: holder, Address: m.card.Addresses.Peer}
+		if err := node.AddServer(ctx, moved); err != nil {
+			return err
+		}
+		return add()
+	}
+	if err := node.RemoveServer(ctx, holder); err != nil {
+		return fmt.Errorf("remove store %s, whose address store %s has taken: %w", holder, r.Store, err)
+	}
+	c.cfg.Log.Warn("store gone: another one answers at its address", "store", holder, "address", r.Address, "now", r.Store)
+	return add()
+}

@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/danubemq/danube/meta"
+	"github.com/danubemq/danube/meta/state"
+)
+
+// opLease renews a lease with the leader.
+const opLease = ownPrefix + "lease"
+
+// Attach hands over the opened metadata and the registered run of this broker: from now on its lease is renewed, the
+// leases of others are granted while this node leads, and a new address is made known. It is called once.
+func (c *Cluster) Attach(node *meta.Node, owner state.Owner) error {
+	if err := c.decide("attached", func(f *founder) error { return f.opened() }); err != nil {
+		return fmt.Errorf("attach metadata: %w", err)
+	}
+	if !c.node.CompareAndSwap(nil, &attached{node, owner}) {
+		return fmt.Errorf("attach metadata: it was done before")
+	}
+	ctx := c.live()
+	c.workers.Go(func() { c.renewLease(ctx, node, owner) })
+	c.workers.Go(func() { c.announce(ctx, node) })
+	return nil
+}
+
+// renewLease asks the leader for the lease four times within it. It returns when ctx is done.
+func (c *Cluster) renewLease(ctx context.Context, node *meta.Node, owner state.Owner) {
+	tick := time.NewTicker(c.cfg.Lease / 4)
+	defer tick.Stop()
+	for {
+		changed := node.Leadership()
+		c.renew(ctx, node, owner)
+		select {
+		case <-tick.C:
+		case <-changed: // a new leader knows of no lease yet
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// renew asks once. The lease counts from the moment the request is sent (R8).
+func (c *Cluster) renew(ctx context.Context, node *meta.Node, owner state.Owner) {
+	health := node.Healthy()
+	unfinished := max(c.cfg.OldestWrite(), health.OldestWrite, health.OldestApply)
+	if unfinished > maxUnfinished {
+		c.lease.give(fmt.Sprintf("a write has been unfinished for %v", unfinished.Round(time.Millisecond)))
+		return
+	}
+	if run := node.View().Store(owner.Store); run != nil && run.Incarnation > owner.Incarnation {
+		c.lease.give(fmt.Sprintf("run %d of this store is over; the latest is %d", owner.Incarnation, run.Incarnation))
+		return
+	}
+	leader, known := node.Leader()
+	if !known {
+		c.lease.failed("no leader is known")
+		return
+	}
+	sent := c.cfg.Boottime()
+	body, err := encode(renewal{Owner: owner, Applied: node.View().Index(), Unfinished: unfinished, Time: c.cfg.Now().UnixMilli()})
+	if err != nil {
+		c.lease.failed(err.Error())
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Lease/2)
+	defer cancel()
+	b, err := c.Call(ctx, leader.Store, opLease, body)
+	var g grant
+	if err == nil {
+		err = decode(b, &g)
+	}
+	if err != nil {
+		c.lease.failed(err.Error())
+		return
+	}
+	c.lease.granted(g, sent, c.cfg.Now(), node.Term())
+}
+
+// serveLease grants leases while this node leads.
+func (c *Cluster) serveLease(_ context.Context, from state.StoreID, body []byte) ([]byte, error) {
+	var r renewal
+	if err := decode(body, &r); err != nil {
+		return nil, err
+	}
+	if r.Owner.Store != from {
+		return nil, fmt.Errorf("store %s asks for the lease of store %s", from, r.Owner.Store)
+	}
+	a := c.node.Load()
+	if a == nil {
+		return nil, errNotReady
+	}
+	term, leads := a.node.Leading()
+	if !leads {
+		return nil, meta.ErrNotLeader
+	}
+	now := c.cfg.Boottime()
+	c.leases.lead(term, now)
+	return encode(c.leases.renew(r, a.node.View().Store(from), now, c.cfg.Now()))
+}
+
+// announceInterval is how often a broker looks whether Raft knows its address.
+const announceInterval = time.Second
+
+// announce makes a new address of this broker known to Raft: the leader may not reach it, so any member will do. It
+// returns when ctx is done.
+func (c *Cluster) announce(ctx context.Context, node *meta.Node) {
+	tick := time.NewTicker(announceInterval)
+	defer tick.Stop()
+	for {
+		if c.misplaced(node) {
+			c.announceTo(ctx)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// misplaced says whether Raft has this broker at another address than it listens at.
+func (c *Cluster) misplaced(node *meta.Node) bool {
+	for _, s := range node.Servers() {
+		if s.Store == c.cfg.Identity.Store {
+			return s.Address != c.cfg.Identity.Addresses.Peer
+		}
+	}
+	return false
+}
+
+func (c *Cluster) announceTo(ctx context.Context) {
+	body, err := encode(c.joinRequest())
+	if err != nil {
+		return
+	}
+	for _, m := range c.Members() {
+		if m.State == Dead {
+			continue
+		}
+		_, err := c.callFor(ctx, joinTimeout, founded{m.Store, m.Addresses.Peer}, body)
+		if err == nil {
+			return
+		}
+		c.cfg.Log.Debug("new address not announced", "through", m.Name, "error", err)
+	}
+}
