@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/danubemq/danube/protocol"
@@ -155,10 +156,17 @@ func (f *fanout) join(o *liveConsumer, q *protocol.Subscribe) error {
 		return f.over
 	}
 	for _, s := range f.subs {
+		if s.name != q.Subscription {
+			continue
+		}
+		old := s.named(o.name)
 		switch {
-		case s.name != q.Subscription:
 		case s.typ != q.Type:
 			return protocol.Errorf(protocol.CodeWrongType, "subscription %s is %v, not %v", s.name, s.typ, q.Type)
+		case old >= 0: // its session goes on here: the old connection may be dead and nobody knows yet
+			s.all[old].detach(replaced(o.name, s.name))
+			s.all[old] = o
+			return nil
 		case s.typ == protocol.Exclusive:
 			return protocol.Errorf(protocol.CodeConsumerBusy, "subscription %s is exclusive and has a consumer", s.name)
 		default:
@@ -168,6 +176,11 @@ func (f *fanout) join(o *liveConsumer, q *protocol.Subscribe) error {
 	}
 	f.subs = append(f.subs, &liveSub{name: q.Subscription, typ: q.Type, all: []*liveConsumer{o}})
 	return nil
+}
+
+// named returns the place of the consumer with a name, -1 for none. Without a name nobody is anybody's successor.
+func (s *liveSub) named(name string) int {
+	return slices.IndexFunc(s.all, func(o *liveConsumer) bool { return name != "" && o.name == name })
 }
 
 // leave takes a consumer out; a subscription without consumers is gone.

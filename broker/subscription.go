@@ -85,7 +85,9 @@ func (s *subscription) join(cons *consumer, q *protocol.Subscribe) (*protocol.Su
 		return nil, err
 	}
 	if o := s.consumers[old]; o != nil {
-		s.detach(o, protocol.Errorf(protocol.CodeConsumerReplaced, "a consumer of the same name %q took over subscription %s on %s", o.name, s.name, s.part.name()))
+		s.b.log.Info("consumer taken over by one of the same name", "consumer", o.name, "subscription", s.name, "partition", s.part.name(),
+			"from", o.c.nc.RemoteAddr().String(), "to", cons.c.nc.RemoteAddr().String())
+		s.detach(o, replaced(o.name, s.name))
 	}
 	if err := s.d.Grant(cons.id, q.Credit); err != nil {
 		return nil, err
@@ -95,6 +97,11 @@ func (s *subscription) join(cons *consumer, q *protocol.Subscribe) (*protocol.Su
 	return &protocol.SubscribeOK{
 		Epoch: s.part.epoch, Type: s.typ, Cursor: s.d.Cursor().Prefix, Generation: s.d.Generation(),
 	}, nil
+}
+
+// replaced tells a consumer that its session goes on elsewhere.
+func replaced(name, subscription string) *protocol.Error {
+	return protocol.Errorf(protocol.CodeConsumerReplaced, "another consumer that is named %q took over its session on subscription %s", name, subscription)
 }
 
 // begin lets deliveries flow to a consumer whose handle its client knows now,
