@@ -1,11 +1,13 @@
 package meta
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/danubemq/danube/meta/state"
@@ -96,15 +98,27 @@ func (c Config) checkPeers() error {
 			return fmt.Errorf("open metadata: nobody can dial the address %q", c.Address)
 		}
 	}
+	return nil
+}
+
+// voters returns the first members of a new cluster. Every voter makes the same list of them, so that it does not matter
+// who leads first.
+func (c Config) voters() (raft.Configuration, error) {
+	var r raft.Configuration
 	if c.Form == nil {
-		return nil
+		r.Servers = []raft.Server{{ID: serverID(c.Store), Address: raft.ServerAddress(c.Address)}}
+		return r, nil
 	}
+	found := false
 	for _, s := range c.Form {
-		if s.Store == c.Store && s.Address == c.Address && s.Voter {
-			return nil
-		}
+		found = found || s.Store == c.Store && s.Address == c.Address
+		r.Servers = append(r.Servers, raft.Server{ID: serverID(s.Store), Address: raft.ServerAddress(s.Address)})
 	}
-	return fmt.Errorf("open metadata: store %s at %s is not among the voters to form a cluster of", c.Store, c.Address)
+	if !found {
+		return r, fmt.Errorf("store %s at %s is not among its voters", c.Store, c.Address)
+	}
+	slices.SortFunc(r.Servers, func(a, b raft.Server) int { return cmp.Compare(a.ID, b.ID) })
+	return r, nil
 }
 
 // snapshotInterval is how often Raft looks whether the threshold is passed.

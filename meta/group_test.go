@@ -155,6 +155,9 @@ func (g *group) dial(ctx context.Context, from int, address string) (net.Conn, e
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.cut[[2]int{from, to}] { // since just now
+		return nil, errors.Join(errCut, c.Close())
+	}
 	g.conns[c] = [2]int{from, to}
 	return c, nil
 }

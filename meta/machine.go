@@ -17,6 +17,7 @@ type machine struct {
 	bytes   int // of commands since the last snapshot
 	metrics *metrics
 	large   chan<- struct{} // room for one: the log has grown by snapshotBytes
+	after   func()          // called when a batch was applied; nil if nobody wants to know
 
 	view   atomic.Pointer[state.View]
 	failed atomic.Pointer[error] // why nothing more is applied
@@ -95,6 +96,9 @@ func (f *machine) ApplyBatch(logs []*raft.Log) []any {
 	if applied > 0 {
 		f.publish()
 		f.metrics.applied.Add(float64(applied))
+	}
+	if f.after != nil {
+		f.after()
 	}
 	if f.bytes >= snapshotBytes {
 		f.bytes = 0

@@ -1,13 +1,11 @@
 package meta
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -121,6 +119,9 @@ func (n *Node) start(first bool) error {
 	}
 	large := make(chan struct{}, 1)
 	n.machine = newMachine(n.metrics, large)
+	if n.peers != nil {
+		n.machine.after = n.peers.committed
+	}
 	n.raft, err = raft.NewRaft(rc, n.machine, logs, n.store, snaps, n.transport)
 	if cause := n.machine.err(); cause != nil {
 		err = cause
@@ -140,17 +141,11 @@ func (n *Node) start(first bool) error {
 }
 
 func (n *Node) bootstrap(rc *raft.Config, logs raft.LogStore, snaps raft.SnapshotStore) error {
-	voters := n.cfg.Form
-	if voters == nil {
-		voters = []Server{{Store: n.cfg.Store, Address: n.cfg.Address, Voter: true}}
+	voters, err := n.cfg.voters()
+	if err != nil {
+		return fmt.Errorf("form a cluster: %w", err)
 	}
-	// Every voter makes the same first entry, so that it does not matter who leads first.
-	voters = slices.SortedFunc(slices.Values(voters), func(a, b Server) int { return bytes.Compare(a.Store[:], b.Store[:]) })
-	var c raft.Configuration
-	for _, s := range voters {
-		c.Servers = append(c.Servers, raft.Server{ID: serverID(s.Store), Address: raft.ServerAddress(s.Address)})
-	}
-	if err := raft.BootstrapCluster(rc, logs, n.store, snaps, n.transport, c); err != nil {
+	if err := raft.BootstrapCluster(rc, logs, n.store, snaps, n.transport, voters); err != nil {
 		return fmt.Errorf("form a cluster: %w", err)
 	}
 	return nil

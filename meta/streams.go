@@ -36,7 +36,7 @@ type streams struct {
 	log      *slog.Logger
 
 	done chan struct{}  // closed by Close
-	wg   sync.WaitGroup // one for each incoming stream until its reader is gone, and for each dial
+	wg   sync.WaitGroup // one for each incoming stream until its reader is gone, each dial and each notifier
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -73,19 +73,16 @@ func (s *streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.C
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil, net.ErrClosed
-	}
-	s.wg.Go(func() { // returns when the dial is over or the node closes
+	running := s.run(func() { // returns when the dial is over or the node closes
 		select {
 		case <-s.done:
 			cancel()
 		case <-ctx.Done():
 		}
 	})
-	s.mu.Unlock()
+	if !running {
+		return nil, net.ErrClosed
+	}
 	c, err := s.dial(ctx, hostPort)
 	if err != nil {
 		return nil, err
@@ -117,6 +114,17 @@ func (s *streams) track(c *stream) (net.Conn, error) {
 		s.wg.Add(1)
 	}
 	return c, nil
+}
+
+// run runs f, which ends when done is closed, unless that has happened.
+func (s *streams) run(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.wg.Go(f)
+	return true
 }
 
 // Close closes the listener and every stream, and waits until nobody reads one any more. Raft's transport would leave

@@ -2,6 +2,7 @@ package meta
 
 import (
 	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,9 +13,10 @@ import (
 
 var errHungDisk = errors.New("a write of the metadata hangs; silent, so that another broker can lead")
 
-// transport is Raft's, over streams, with three things added. It says to whom a message goes by store id, not only by
+// transport is Raft's, over streams, with four things added. It says to whom a message goes by store id, not only by
 // address. It is silent while a write of the log hangs: Raft's heartbeats come from goroutines that touch no disk, and
-// would keep a leader whose disk hangs in office for ever (A53). And it knows when each server last answered.
+// would keep a leader whose disk hangs in office for ever (A53). It knows when each server last answered. And
+// it tells followers at once what is committed (notice.go).
 //
 // It embeds the concrete transport because Raft looks for pre-vote and Close on what it is given.
 type transport struct {
@@ -25,8 +27,9 @@ type transport struct {
 	streams *streams
 	raft    atomic.Pointer[raft.Raft] // set once Raft runs
 
-	mu    sync.Mutex // guards peers
-	peers map[raft.ServerID]peer
+	mu        sync.Mutex // guards what follows
+	peers     map[raft.ServerID]peer
+	followers map[raft.ServerID]*follower
 }
 
 // peer is what heartbeats say of another server.
@@ -45,7 +48,7 @@ func newTransport(cfg Config, hung func() bool) *transport {
 			MaxRPCsInFlight: 1,
 		}),
 		address: raft.ServerAddress(cfg.Address), resolve: cfg.Resolve, hung: hung, streams: s,
-		peers: make(map[raft.ServerID]peer),
+		peers: make(map[raft.ServerID]peer), followers: make(map[raft.ServerID]*follower),
 	}
 }
 
@@ -83,6 +86,9 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	}
 	err := t.NetworkTransport.AppendEntries(id, t.route(id, target), args, resp)
 	t.note(id, err, heartbeat)
+	if err == nil && !heartbeat && resp.Success {
+		t.acknowledged(id, target, args)
+	}
 	return err
 }
 
@@ -97,6 +103,13 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 // RequestVote implements raft.Transport.
 func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	return t.NetworkTransport.RequestVote(id, t.route(id, target), args, resp)
+}
+
+// InstallSnapshot implements raft.Transport.
+func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	err := t.NetworkTransport.InstallSnapshot(id, t.route(id, target), args, resp, data)
+	t.note(id, err, false)
+	return err
 }
 
 // TimeoutNow implements raft.Transport.
