@@ -72,7 +72,8 @@ type gapSeen struct {
 // contents reads one partition from its beginning to its present end.
 func (b *broker) contents(topic string) (messages map[uint64]string, gaps []gapSeen) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	// In full there are millions to read, through a client and a broker with the race detector.
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Duration(scaled(20))*time.Minute)
 	defer cancel()
 	r, err := b.dial().Reader(ctx, topic, client.ReaderConfig{From: protocol.Position{Kind: protocol.Earliest}, ToEnd: true})
 	if err != nil {

@@ -209,7 +209,7 @@ const perRound = 8000
 // acker acknowledges message after message, and remembers when.
 type acker struct {
 	ackedAt map[uint64]time.Time // the last time
-	killed  time.Time            // just after the last kill
+	killed  time.Time            // just before the last kill
 }
 
 // run acknowledges for so long, then kills the broker. What comes again from before the last kill was acknowledged within
@@ -241,8 +241,8 @@ func (a *acker) run(t testing.TB, b *broker, kind protocol.SubscriptionType, d t
 	if n == 0 {
 		t.Fatal("nothing was delivered")
 	}
-	b.kill()
 	a.killed = time.Now()
+	b.kill()
 }
 
 // subscribe returns a consumer over a client of its own; leave ends that without giving anything back.
