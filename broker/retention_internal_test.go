@@ -96,6 +96,34 @@ func TestRetentionPassesDamage(t *testing.T) {
 	}
 }
 
+// What could not be committed is tried again, what is committed is not, and an
+// owner whose epoch is over decides nothing (R4).
+func TestDamageIsCommittedOnce(t *testing.T) {
+	b, p := bounded(t)
+	if !p.damaged.found(storage.Damage{From: 3, To: 5, File: "f", Err: errors.New("bad")}) { // without waking the keeper
+		t.Fatal("known already")
+	}
+	status := func() state.RangeStatus { return b.meta.View().Partition(p.key.topic, 0).Range(3).Status }
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if left := b.damage.reconcile(gone); !left || status() != state.RangeOpen {
+		t.Errorf("without a commit: left %t, %v", left, status())
+	}
+	p.epoch--
+	if left := b.damage.reconcile(t.Context()); left || status() != state.RangeOpen {
+		t.Errorf("under an old epoch: left %t, %v", left, status())
+	}
+	p.epoch++
+	if left := b.damage.reconcile(t.Context()); left || status() != state.RangeOrphaned {
+		t.Errorf("then: left %t, %v", left, status())
+	}
+	before := b.meta.View().Hash()
+	index := b.meta.View().Index()
+	if left := b.damage.reconcile(t.Context()); left || b.meta.View().Index() != index || b.meta.View().Hash() != before {
+		t.Errorf("once more: left %t, index %d after %d", left, b.meta.View().Index(), index)
+	}
+}
+
 // What is committed already is not committed again, and what nobody may decide yet waits.
 func TestUnmarkedDamage(t *testing.T) {
 	m := &state.Partition{Epoch: 4, Ranges: []state.Range{
