@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/danubemq/danube/client"
 )
@@ -94,23 +93,6 @@ func TestBadInputToCommands(t *testing.T) {
 	if list := string(b.must(nil, "topic", "list", "-o", "json").stdout); strings.Count(list, `"topic":`) != 1 {
 		t.Errorf("a refused command left something behind: %s", list)
 	}
-}
-
-// TestBadInputFourErrors: no such topic, too slow, overloaded and unreachable are told apart, within a second where the
-// broker can answer (A75).
-func TestBadInputFourErrors(t *testing.T) {
-	b := startBroker(t, "n1", options{})
-	from := time.Now()
-	b.run(nil, "consume", "nowhere").clear(t, 1, "does not exist")
-	if took := time.Since(from); took > 5*time.Second {
-		t.Errorf("the answer to a wrong name took %v", took)
-	}
-	_, err := b.dial().Consumer(t.Context(), "nowhere", client.ConsumerConfig{Subscription: "s"})
-	if err == nil || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("a consumer of no topic: %v", err)
-	}
-	unreachable := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	b.run(nil, "topic", "list", "--broker", unreachable).clear(t, 1, unreachable, "refused")
 }
 
 // TestBadInputClosedPipe: whoever reads the output goes away, which is no error but with an open --count.

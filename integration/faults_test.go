@@ -100,7 +100,7 @@ func dieAt(t testing.TB, b *broker, step string, rnd *rand.Rand) {
 		b.command(nil, "topic", "truncate", "trimmed", "--before", fmt.Sprint(n-20), "--yes") // tries again after the kill
 	case "commit.ahead": // the load grows into large parts while a sync lasts, and the log writes ahead what comes meanwhile
 		b.tell("sync 300ms")
-		b.tell("kill commit.ahead %d", 1+rnd.IntN(4))
+		b.tell("kill commit.ahead %d", 1+rnd.IntN(2))
 	default:
 		b.tell("kill %s %d", step, 1+rnd.IntN(20))
 	}

@@ -99,6 +99,27 @@ func TestFigureIdleBroker(t *testing.T) {
 	within(t, "idle resident memory", b.resident(), 60, "MiB")
 }
 
+// TestFigureSlowDisk: syncs of two seconds under 64 producers with messages of a megabyte cost time, not memory (A71).
+func TestFigureSlowDisk(t *testing.T) {
+	b := startBroker(t, "n1", options{build: &build{tags: "faults"}, env: []string{"DANUBE_MEMORY_LIMIT=256MiB"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	peak := make(chan float64)
+	go func() { // returns when ctx ends
+		most := 0.0
+		for ctx.Err() == nil {
+			most = max(most, b.resident())
+			rest(ctx, 20*time.Millisecond)
+		}
+		peak <- most
+	}()
+	from := time.Now()
+	slowDisk(t, b, 2*time.Second, 2)
+	took := time.Since(from)
+	cancel()
+	within(t, "resident memory over a slow disk", <-peak, 512, "MiB")
+	within(t, "128 MiB in rounds of up to 8 MiB", took.Seconds(), 60, "s")
+}
+
 // TestFigureReadyOverALongLog: the start does not grow with the log, after a kill neither.
 func TestFigureReadyOverALongLog(t *testing.T) {
 	b := startBroker(t, "n1", options{build: &build{}})
