@@ -12,6 +12,7 @@ import (
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/segment"
+	"github.com/danubemq/danube/storage/wal"
 )
 
 // The file "store" in the data directory: "DANSTOR\n" · u32 version · store id
@@ -129,6 +130,19 @@ func HasData(fsys disk.FS, dir string) (bool, error) {
 
 // walkSegments calls visit with the name of every segment file below dir.
 func walkSegments(fsys disk.FS, dir string, visit func(name string) error) error {
+	return walkPartitions(fsys, dir, func(names []string) error {
+		for _, name := range names {
+			if err := visit(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// walkPartitions calls visit with the segment files of each partition that has
+// any, in the order of their offsets.
+func walkPartitions(fsys disk.FS, dir string, visit func(names []string) error) error {
 	root := path.Join(dir, "wal")
 	topics, err := fsys.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,16 +167,69 @@ func walkSegments(fsys disk.FS, dir string, visit func(name string) error) error
 			if err != nil {
 				return err
 			}
+			var names []string
 			for _, f := range files {
 				if _, _, ok := segment.ParseName(f.Name); ok {
-					if err := visit(path.Join(root, t.Name, p.Name, f.Name)); err != nil {
-						return err
-					}
+					names = append(names, path.Join(root, t.Name, p.Name, f.Name))
 				}
+			}
+			if len(names) == 0 {
+				continue
+			}
+			if err := visit(names); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// checkFormats returns a *segment.VersionError when a newer binary has written
+// here, before anything is changed. Of each partition the newest file is looked
+// at: what a newer binary wrote is newest somewhere.
+func checkFormats(fsys disk.FS, dir string) error {
+	newer := func(err error) error {
+		if v, ok := errors.AsType[*segment.VersionError](err); ok {
+			return v
+		}
+		return nil // what else is wrong is for recovery to judge
+	}
+	err := walkPartitions(fsys, dir, func(names []string) error {
+		name := names[len(names)-1]
+		f, err := fsys.Open(name, 0)
+		if err != nil {
+			return fmt.Errorf("open segment: %w", err)
+		}
+		_, _, err = segment.ReadHeader(f)
+		if err = newer(err); err != nil {
+			err = fmt.Errorf("segment %s: %w", name, err)
+		}
+		return errors.Join(err, f.Close())
+	})
+	if err != nil {
+		return err
+	}
+	if err := newer(CheckJournal(fsys, dir)); err != nil {
+		return fmt.Errorf("journal in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// CheckJournal reads the header of the journal of a data directory that is not
+// in use, and changes nothing. Nil: it is whole, or there is none.
+func CheckJournal(fsys disk.FS, dir string) error {
+	raw, err := disk.ReadFile(fsys, identityName(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // no store, no journal of it
+	}
+	if err != nil {
+		return fmt.Errorf("read store identity: %w", err)
+	}
+	id, err := parseIdentity(raw)
+	if err != nil {
+		return fmt.Errorf("read store identity: %w", err)
+	}
+	return wal.CheckJournal(fsys, dir, id)
 }
 
 // Adopt writes the store's id again from what the segment files carry: the

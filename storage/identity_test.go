@@ -1,10 +1,17 @@
 package storage
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
 	"path"
+	"strings"
 	"testing"
 
+	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/segment"
 )
@@ -172,4 +179,109 @@ func TestGapsAreNamed(t *testing.T) {
 		}
 	}
 	closeStore(t, store)
+}
+
+// TestNewerFormatIsRefusedUntouched: what a newer binary wrote is refused before
+// a byte of the directory is changed.
+func TestNewerFormatIsRefusedUntouched(t *testing.T) {
+	newer := func(t *testing.T, m *disk.Memory, name string, at, from, to, crc int) {
+		t.Helper()
+		b, err := disk.ReadFile(m, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[at] = 9
+		binary.LittleEndian.PutUint32(b[crc:], batch.Checksum(b[from:to]))
+		overwrite(t, m, name, b)
+	}
+	tests := map[string]func(t *testing.T, m *disk.Memory){
+		"segment": func(t *testing.T, m *disk.Memory) {
+			var last string
+			if err := walkSegments(m, "/data", func(name string) error { last = name; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			b, err := disk.ReadFile(m, last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size := int(binary.LittleEndian.Uint16(b[10:]))
+			newer(t, m, last, 8, 0, size-4, size-4)
+		},
+		"journal": func(t *testing.T, m *disk.Memory) { newer(t, m, "/data/journal", 8, 8, 40, 4) },
+	}
+	for name, change := range tests {
+		for _, clean := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, " clean ", clean), func(t *testing.T) {
+				m := disk.NewMemory(1)
+				l := life{fsys: m}
+				l.start(t)
+				produce(t, l.log, 0, 50)
+				if clean {
+					closeStore(t, l.store)
+				} else {
+					m = m.Kill()
+					l.store.Close()
+				}
+				change(t, m)
+				before := contents(t, m, "/data")
+				_, err := Open(t.Context(), Config{FS: m, Dir: "/data"})
+				if _, ok := errors.AsType[*segment.VersionError](err); !ok {
+					t.Fatalf("opened: %v", err)
+				}
+				if after := contents(t, m, "/data"); !maps.Equal(before, after) {
+					t.Fatal("the directory was changed")
+				}
+			})
+		}
+	}
+}
+
+// contents are the files below a directory, the lock aside.
+func contents(t *testing.T, fsys disk.FS, dir string) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	list, err := fsys.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		name := path.Join(dir, e.Name)
+		switch {
+		case e.Dir:
+			maps.Copy(all, contents(t, fsys, name))
+		case e.Name != "lock":
+			b, err := disk.ReadFile(fsys, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[name] = string(b)
+		}
+	}
+	return all
+}
+
+// TestJournalOverwrittenAfterACleanStopIsNamed: nothing in it is needed, and
+// still somebody should know.
+func TestJournalOverwrittenAfterACleanStopIsNamed(t *testing.T) {
+	m := disk.NewMemory(1)
+	l := life{fsys: m}
+	l.start(t)
+	produce(t, l.log, 0, 50)
+	closeStore(t, l.store)
+	if err := CheckJournal(m, "/data"); err != nil {
+		t.Fatalf("a journal at rest: %v", err)
+	}
+	overwrite(t, m, "/data/journal", []byte("something else"))
+	if err := CheckJournal(m, "/data"); err == nil {
+		t.Fatal("an overwritten journal passes")
+	}
+	var out bytes.Buffer
+	s, err := Open(t.Context(), Config{FS: m, Dir: "/data", Log: slog.New(slog.NewTextHandler(&out, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, s)
+	if !strings.Contains(out.String(), "/data/journal") {
+		t.Fatalf("not named:\n%s", out.String())
+	}
 }

@@ -88,7 +88,8 @@ type Store struct {
 
 // Open locks the data directory, reads or makes the store's id, and prepares
 // the write-ahead log; partitions are recovered one by one by [Store.Log].
-// Errors: *disk.LockedError, disk.ErrNetwork, *IdentityError.
+// Errors: *disk.LockedError, disk.ErrNetwork, *IdentityError, and of data that a
+// newer binary wrote *segment.VersionError, before anything is changed.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -100,6 +101,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	s := &Store{config: config}
 	if s.lock, err = config.FS.Lock(lockName(config.Dir)); err != nil {
 		return nil, fmt.Errorf("lock data directory: %w", err)
+	}
+	if err = checkFormats(config.FS, config.Dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.lock.Close())
 	}
 	if s.id, err = identify(config.FS, config.Dir); err != nil {
 		return nil, errors.Join(err, s.lock.Close())

@@ -148,7 +148,11 @@ func dumpJSON(w io.Writer, r io.ReaderAt, size int64, name string) error {
 	}
 	fmt.Fprintf(w, "{\"file\": %s, \"size\": %d, \"stretches\": [", file, size)
 	sep := "\n  "
+	batches := 0
 	c, err := segment.Dump(r, size, func(st segment.Stretch) error {
+		if st.Batch != nil {
+			batches++
+		}
 		b, err := json.Marshal(printedStretch(st))
 		if err != nil {
 			return err
@@ -170,8 +174,18 @@ func dumpJSON(w io.Writer, r io.ReaderAt, size int64, name string) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(w, "\n], \"header\": %s, \"footer\": %s}\n", header, footer)
-	return err
+	if _, err := fmt.Fprintf(w, "\n], \"header\": %s, \"footer\": %s}\n", header, footer); err != nil {
+		return err
+	}
+	return isSegment(c, batches)
+}
+
+// isSegment is an error of a file in which nothing of a segment was found.
+func isSegment(c segment.Contents, batches int) error {
+	if c.HeaderErr != nil && c.Footer == nil && batches == 0 {
+		return errors.New("not a segment: no header, no batch and no footer in it")
+	}
+	return nil
 }
 
 func dumpText(w io.Writer, r io.ReaderAt, size int64, name string) error {
@@ -184,10 +198,12 @@ func dumpText(w io.Writer, r io.ReaderAt, size int64, name string) error {
 	fmt.Fprintf(w, "file      %s, %s\n\n", name, roughSize(size))
 	const columns = "%-8s %12v %9v  %-25s %-18s %-24s %-5s %s\n"
 	fmt.Fprintf(w, columns, "KIND", "AT", "BYTES", "OFFSETS", "EPOCH", "APPENDED", "CODEC", "PRODUCER/SESSION/SEQUENCE")
+	batches := 0
 	c, err := segment.Dump(r, size, func(st segment.Stretch) error {
 		p := printedStretch(st)
 		detail, epoch := p.Error, ""
 		if st.Batch != nil {
+			batches++
 			epoch = fmt.Sprintf("%x", p.Epoch)
 			detail = fmt.Sprintf("%s/%08x/%d", p.Producer, p.Session, p.Sequence)
 		}
@@ -198,11 +214,14 @@ func dumpText(w io.Writer, r io.ReaderAt, size int64, name string) error {
 		_, err := fmt.Fprintf(w, columns, p.Kind, p.At, p.Bytes, span, epoch, p.Appended, p.Codec, detail)
 		return err
 	})
+	if err == nil {
+		err = isSegment(c, batches)
+	}
 	if err != nil || c.Footer == nil {
 		return err
 	}
 	f := c.Footer.Facts
-	_, err = fmt.Fprintf(w, "\nsealed: %s in %s, offsets %s\n", plural(f.Messages, "message"), batches(f.Batches), offsets(f.First, f.End))
+	_, err = fmt.Fprintf(w, "\nsealed: %s in %s, offsets %s\n", plural(f.Messages, "message"), batchCount(f.Batches), offsets(f.First, f.End))
 	return err
 }
 
@@ -302,7 +321,7 @@ func printProblems(w io.Writer, problems []segmentProblem) error {
 	return t.print(w)
 }
 
-func batches(n uint64) string {
+func batchCount(n uint64) string {
 	if n == 1 {
 		return "1 batch"
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/segment"
 )
 
@@ -78,6 +79,66 @@ func TestSegmentDump(t *testing.T) {
 	text := newShell()
 	if code := text.call(t, "segment", "dump", file); code != exitDone || !strings.Contains(text.out.String(), "sealed: 6 messages in 3 batches, offsets 10-15") {
 		t.Errorf("exit code %d: %s", code, text.out.String())
+	}
+}
+
+// TestSegmentDumpOfSomethingElse: what holds nothing of a segment is said to be none, whatever the output; a segment
+// that has lost its header is still dumped.
+func TestSegmentDumpOfSomethingElse(t *testing.T) {
+	dir := t.TempDir()
+	segment := writeSegment(t, dir, 0, false)
+	data, err := os.ReadFile(segment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[20] ^= 1
+	for name, c := range map[string]struct {
+		data []byte
+		code int
+	}{
+		"text":            {[]byte(strings.Repeat("no segment at all\n", 300)), exitFailed},
+		"empty":           {nil, exitFailed},
+		"zeros":           {make([]byte, 9000), exitFailed},
+		"header is wrong": {data, exitDone},
+	} {
+		file := filepath.Join(dir, "file")
+		if err := os.WriteFile(file, c.data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, output := range []string{"text", "json"} {
+			s := newShell()
+			if code := s.call(t, "segment", "dump", file, "-o", output); code != c.code || strings.Contains(s.err.String(), "not a segment") != (code == exitFailed) {
+				t.Errorf("%s as %s: exit code %d, want %d\n%s%s", name, output, code, c.code, s.out.String(), s.err.String())
+			}
+		}
+	}
+}
+
+// TestWALVerifyNamesTheJournal: one that was overwritten is named, also after a clean stop, when nothing in it is needed.
+func TestWALVerifyNamesTheJournal(t *testing.T) {
+	dir := t.TempDir()
+	store, err := storage.Open(t.Context(), storage.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeSegment(t, filepath.Join(dir, "wal", "0100", "2"), 0, true)
+	journal := filepath.Join(dir, "journal")
+	for _, c := range []struct {
+		data []byte
+		code int
+	}{{nil, exitDone}, {[]byte("something else"), exitFailed}} {
+		if c.data != nil {
+			if err := os.WriteFile(journal, c.data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := newShell()
+		if code := s.call(t, "wal", "verify", dir); code != c.code || strings.Contains(s.out.String(), journal) != (code == exitFailed) {
+			t.Errorf("exit code %d, want %d\n%s%s", code, c.code, s.out.String(), s.err.String())
+		}
 	}
 }
 

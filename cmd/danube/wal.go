@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/segment"
 )
 
@@ -103,6 +105,9 @@ func (a *app) verifyWAL(dir string) (walReport, error) {
 	}
 	if bar != nil {
 		bar.done()
+	}
+	if err := storage.CheckJournal(disk.OS(), dir); err != nil { // where dir is a folder in a data directory there is none
+		rep.Problems = append(rep.Problems, segmentProblem{File: filepath.Join(dir, "journal"), What: err.Error()})
 	}
 	slices.SortStableFunc(rep.Partitions, func(a, b walPartition) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/segment"
 )
 
 // The journal file, little-endian, CRC-32C:
@@ -85,12 +87,31 @@ func readJournalHead(b []byte, store [16]byte) (nonce uint64, err error) {
 		return 0, errors.New("journal header CRC is wrong")
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v > journalVersion {
-		return 0, fmt.Errorf("journal has format version %d, this binary reads %d", v, journalVersion)
+		return 0, &segment.VersionError{What: "journal", Found: int(v), Known: journalVersion}
 	}
 	if [16]byte(b[16:32]) != store {
 		return 0, fmt.Errorf("journal belongs to store %x", b[16:32])
 	}
 	return binary.LittleEndian.Uint64(b[32:]), nil
+}
+
+// CheckJournal reads the header of the journal in a data directory and changes
+// nothing. Nil: it is whole, or there is none. Errors: *segment.VersionError of a
+// newer format; what else is wrong with it, or with reading it.
+func CheckJournal(fsys disk.FS, dir string, store [16]byte) error {
+	f, err := fsys.Open(path.Join(dir, "journal"), 0)
+	if isNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open journal: %w", err)
+	}
+	head := make([]byte, journalHead)
+	n, err := f.ReadAt(head, 0)
+	if err == nil || errors.Is(err, io.EOF) {
+		_, err = readJournalHead(head[:n], store)
+	}
+	return errors.Join(err, f.Close())
 }
 
 func appendEntry(dst []byte, e entry) []byte {

@@ -66,6 +66,9 @@ func (t *Tier) recover(ctx context.Context) error {
 	}
 	if clean {
 		t.run.proven, t.run.stopped = true, true
+		if err := CheckJournal(fsys, t.config.Dir, t.config.Store); err != nil {
+			t.config.Log.Warn("journal was changed after the clean stop; nothing in it is needed, it is discarded", "file", t.journalName(), "err", err)
+		}
 	} else if err := t.replay(ctx); err != nil {
 		return err
 	}

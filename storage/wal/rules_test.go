@@ -152,3 +152,52 @@ func TestTrimStaysBelowTheCommittedEnd(t *testing.T) {
 	}
 	r.close()
 }
+
+// TestAcksComeInTheOrderOfOffsets: while the first batch is not synced none
+// behind it is acknowledged, and at every moment those that are form a prefix (R1).
+func TestAcksComeInTheOrderOfOffsets(t *testing.T) {
+	r := newRig(t, nil)
+	r.mustPut(1, 100)
+	goOn := make(chan struct{}, 100)
+	r.fsys.Fail(func(op, _ string) error {
+		if op == "sync" {
+			<-goOn
+		}
+		return nil
+	})
+	var list []Pending
+	moved := make(chan struct{}, 1)
+	defer r.log.Watch(moved)()
+	for range 6 {
+		p, err := r.log.Append(r.send.batch(t, 1, 100))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	for acked := 0; ; {
+		before := acked
+		acked = 0
+		for i, p := range list {
+			done, err := p.Done()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if done && (i > acked || uint64(i)+1 >= r.log.Committed()) {
+				t.Errorf("the ack of offset %d came before that of %d; committed %d", i+1, acked+1, r.log.Committed())
+			}
+			if done {
+				acked = i + 1
+			}
+		}
+		if acked == len(list) || t.Failed() {
+			break
+		}
+		if before == acked || before == 0 {
+			goOn <- struct{}{}
+		}
+		<-moved
+	}
+	close(goOn)
+	r.close()
+}
