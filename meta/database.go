@@ -21,7 +21,9 @@ type logExtent struct{ term, first, last uint64 }
 
 // inspectDatabase reads every entry of the log and checks what it can. The database has no checksums and panics, or
 // faults on its mapping, when pages are bad; here that is an error.
-func inspectDatabase(path string) (log logExtent, err error) {
+//
+// Up to entry covered, which a snapshot holds, entries may be missing: a restored backup leaves a gap in the log.
+func inspectDatabase(path string, covered uint64) (log logExtent, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -44,7 +46,7 @@ func inspectDatabase(path string) (log logExtent, err error) {
 		return log, &DamagedError{path, err}
 	}
 	defer db.Close()
-	if log, err = readLog(db); errors.Is(err, state.ErrNewerCommand) {
+	if log, err = readLog(db, covered); errors.Is(err, state.ErrNewerCommand) {
 		return log, fmt.Errorf("%s: %w", path, err)
 	}
 	if err != nil {
@@ -114,7 +116,7 @@ func inspectLength(path string, readOnly *bbolt.Options) error {
 	})
 }
 
-func readLog(db *raftboltdb.BoltStore) (log logExtent, err error) {
+func readLog(db *raftboltdb.BoltStore, covered uint64) (log logExtent, err error) {
 	if log.term, err = db.GetUint64([]byte("CurrentTerm")); err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
 		return log, err
 	}
@@ -130,7 +132,11 @@ func readLog(db *raftboltdb.BoltStore) (log logExtent, err error) {
 	term := uint64(1)
 	for i := log.first; i <= log.last && i > 0; i++ {
 		var l raft.Log
-		if err := db.GetLog(i, &l); err != nil {
+		err := db.GetLog(i, &l)
+		if errors.Is(err, raft.ErrLogNotFound) && i <= covered {
+			continue
+		}
+		if err != nil {
 			return log, fmt.Errorf("entry %d: %w", i, err)
 		}
 		if l.Index != i || l.Term < term || l.Term > log.term {

@@ -72,7 +72,11 @@ func inspect(dir string, bootstrapped bool) (first bool, err error) {
 	case fi.Size() == 0:
 		return true, nil
 	}
-	log, err := inspectDatabase(path)
+	covered := uint64(0)
+	if newest != nil {
+		covered = newest.index
+	}
+	log, err := inspectDatabase(path, covered)
 	if damaged := (*DamagedError)(nil); errors.As(err, &damaged) && !had && newest == nil && fi.Size() <= halfMade {
 		return true, nil
 	}

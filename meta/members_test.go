@@ -149,6 +149,7 @@ func TestFollowerChangesNobody(t *testing.T) {
 		"demote":   n.Demote(ctx, storeOf(0)),
 		"remove":   n.RemoveServer(ctx, storeOf(0)),
 		"transfer": n.Transfer(ctx, nil),
+		"restore":  n.Restore(ctx, nil),
 	} {
 		if !errors.Is(err, ErrNotLeader) {
 			t.Errorf("%s: %v", what, err)

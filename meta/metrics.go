@@ -68,6 +68,9 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 	read("last_index", "Index of the last entry in the log.", func(s Status) float64 { return float64(s.LastIndex) })
 	read("commit_index", "Highest index known to be committed.", func(s Status) float64 { return float64(s.CommitIndex) })
 	read("applied_index", "Index of the last command applied.", func(s Status) float64 { return float64(s.AppliedIndex) })
+	all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "danube_raft_oldest_write_seconds", Help: "Age of the oldest unfinished write of the Raft database.",
+	}, func() float64 { return n.store.writes.oldest().Seconds() }))
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
 			m.unregister(r)

@@ -1,0 +1,275 @@
+package meta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// hang makes every write of a node's database last until the returned function is called, from the moment it has
+// reached the disk: the lock of the reserve is looked for at the end of each write while space is said to be low.
+func hang(s *store) (release func()) {
+	s.mu.Lock()
+	s.low.Store(true)
+	return s.mu.Unlock
+}
+
+// TestHungDiskOfTheLeaderElectsAnother: heartbeats stop, another leads, proposals go on, also those that were under way;
+// when the write returns the old leader follows (A53, R7).
+func TestHungDiskOfTheLeaderElectsAnother(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 3)
+	reg := prometheus.NewPedanticRegistry()
+	for i := range 3 {
+		g.configs[i].Form = g.voters(3)
+		if i == 0 {
+			g.configs[i].Registerer = reg
+		}
+		g.start(i)
+	}
+	g.ready()
+	g.onLeader("the first leads", func(ctx context.Context, n *Node) error {
+		if first := storeOf(0); n.cfg.Store != first {
+			return n.Transfer(ctx, &first)
+		}
+		return nil
+	})
+	if leader := g.leader(); leader != 0 {
+		t.Fatalf("%d leads", leader)
+	}
+	old := g.node(0)
+	release := hang(old.store)
+	release = sync.OnceFunc(release)
+	defer release()
+	began := time.Now()
+	var wg sync.WaitGroup
+	for i := range 3 {
+		wg.Go(func() { propose(t, g.node(1+i%2), createTopic(i)) })
+	}
+	wg.Wait()
+	took := time.Since(began)
+	t.Logf("proposed past the hung disk after %v", took)
+	if _, leads := old.Leading(); leads || old.Healthy().OldestWrite < hungAfter {
+		t.Fatalf("the leader with the hung disk still leads: %+v", old.Healthy())
+	}
+	if s, ok := old.Leader(); ok {
+		t.Fatalf("the hung broker sends requests to %v", s)
+	}
+	if age := gauge(t, reg, "danube_raft_oldest_write_seconds"); age < hungAfter.Seconds() {
+		t.Errorf("the metric says %v s", age)
+	}
+	leader := g.leader()
+	release()
+	eventually(t, "the old leader follows", func() bool {
+		s, ok := old.Leader()
+		return ok && s.Store == storeOf(leader) && old.Healthy().OldestWrite < hungAfter
+	})
+	propose(t, old, createTopic(3))
+	if n := g.same(); n != 4 {
+		t.Fatalf("%d topics", n)
+	}
+}
+
+func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no %s", name)
+	return 0
+}
+
+// TestEmptiedVoterDoesNotVoteUnderItsOldName: a command is committed by the leader and one follower, both go, the
+// follower's disk is emptied, and it comes back at its address beside a voter that never saw the command. The two must
+// not make a leader, or the command would be undone (R9).
+func TestEmptiedVoterDoesNotVoteUnderItsOldName(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3)
+	leader := g.leader()
+	laggard, emptied := (leader+1)%3, (leader+2)%3
+	g.isolate(laggard)
+	propose(t, g.node(leader), createTopic(1))
+	g.stop(emptied)
+	g.stop(leader)
+	g.heal()
+	if err := os.RemoveAll(g.configs[emptied].Dir); err != nil {
+		t.Fatal(err)
+	}
+	g.configs[emptied].Store = storeOf(9) // an empty directory has no id, and draws a new one
+	g.configs[emptied].Form, g.configs[emptied].Join = nil, true
+	g.start(emptied)
+	wait(2 * time.Second)
+	if _, leads := g.node(laggard).Leading(); leads {
+		t.Error("a leader was made with the vote of an emptied disk")
+	}
+	g.start(leader)
+	propose(t, g.node(leader), createTopic(2))
+	if v := g.node(laggard).View(); v.Topic(createTopic(1).Name) == nil && g.same() != 2 {
+		t.Fatal("a committed command is gone")
+	}
+	// It comes in as what it is: a new member, once the old one that had its address is out.
+	add := Server{Store: storeOf(9), Address: g.configs[emptied].Address}
+	g.onLeader("the new store is added", func(ctx context.Context, n *Node) error {
+		err := n.AddServer(ctx, add)
+		if taken, ok := errors.AsType[*AddressTakenError](err); ok {
+			err = errors.Join(n.RemoveServer(ctx, taken.Holder.Store), ErrBusy)
+		}
+		return err
+	})
+	g.onLeader("it is promoted", func(ctx context.Context, n *Node) error { return n.Promote(ctx, storeOf(9)) })
+	if n := g.same(); n != 2 {
+		t.Fatalf("%d topics", n)
+	}
+}
+
+// register is a command whose doubling would show: each that is applied takes a number, unless it is the same again.
+func register(i int) *state.RegisterStore {
+	return &state.RegisterStore{Store: state.StoreID{0xee, byte(i), byte(i >> 8)}, Broker: fmt.Sprint(i), Nonce: [16]byte{byte(i), byte(i >> 8), 1}}
+}
+
+// TestLeadersComeAndGoUnderLoad: proposals through all brokers while leaders are killed, cut off and deposed. What was
+// said to be applied is there, once, with the number that was answered, and nothing that was not proposed.
+func TestLeadersComeAndGoUnderLoad(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3)
+	var next, done atomic.Int64
+	stop := make(chan struct{})
+	var mu sync.Mutex
+	answered := make(map[int]uint64)
+	var wg sync.WaitGroup
+	for w := range 6 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				i := int(next.Add(1))
+				for {
+					n := g.node(w % 3)
+					if n == nil {
+						n = g.running()[0]
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+					r, err := n.Propose(ctx, register(i))
+					cancel()
+					if err == nil {
+						mu.Lock()
+						answered[i] = r.Incarnation
+						mu.Unlock()
+						done.Add(1)
+						break
+					}
+					if !errors.Is(err, ErrClosed) && !errors.Is(err, ErrUnknown) {
+						t.Errorf("proposal %d: %v", i, err)
+						break
+					}
+				}
+			}
+		})
+	}
+	progress := func(what string) {
+		t.Helper()
+		before := done.Load()
+		eventually(t, what, func() bool { return done.Load() > before+30 })
+	}
+	terms := g.node(g.leader()).Term()
+	for round := range 3 {
+		progress("proposals go on")
+		leader := g.leader()
+		g.kill(leader)
+		progress("proposals go on without the leader that was killed")
+		g.start(leader)
+		leader = g.leader()
+		g.isolate(leader)
+		wait(2 * groupTimeout())
+		g.heal()
+		progress("proposals go on after the leader was cut off")
+		_ = g.node(g.leader()).Transfer(t.Context(), nil) // which may fail, as leadership may have moved
+		progress("proposals go on after a transfer")
+		if round == 1 {
+			_ = g.node(g.follower()).Snapshot(t.Context()) // nothing new, or a configuration that is not applied yet
+		}
+	}
+	close(stop)
+	wg.Wait()
+	g.ready()
+	g.same()
+	if now := g.node(g.leader()).Term(); now < terms+3 {
+		t.Fatalf("the faults did not bite: term %d became %d", terms, now)
+	}
+	view := g.node(0).View()
+	var numbers []uint64
+	for i := 1; i <= int(next.Load()); i++ {
+		s := view.Store(register(i).Store)
+		if s == nil || s.Incarnation != answered[i] {
+			t.Fatalf("command %d was answered %d, the state has %+v", i, answered[i], s)
+		}
+		numbers = append(numbers, s.Incarnation)
+	}
+	slices.Sort(numbers)
+	if len(slices.Compact(numbers)) != int(next.Load()) || numbers[len(numbers)-1] != uint64(next.Load()) {
+		t.Fatalf("%d commands took numbers up to %d", next.Load(), numbers[len(numbers)-1])
+	}
+	t.Logf("%d commands in %d terms", next.Load(), g.node(g.leader()).Term()-terms+1)
+}
+
+// TestReturnedServerHearsAtOnce: the longer a server was away, the longer Raft waits between attempts, up to ten
+// seconds; a broker that comes back must not wait for that.
+func TestReturnedServerHearsAtOnce(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3)
+	i := g.follower()
+	g.kill(i)
+	for j := range 20 {
+		propose(t, g.node(g.leader()), createTopic(j))
+	}
+	wait(5 * time.Second)
+	g.start(i)
+	began := time.Now()
+	g.same()
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("caught up after %v", took)
+	}
+}
+
+// TestCompactedLogsRestartTogether: all brokers stop and start with logs that were cut; the state is the same (A55).
+func TestCompactedLogsRestartTogether(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3)
+	for i := range 150 {
+		propose(t, g.node(i%3), createTopic(i))
+	}
+	for i := range 3 {
+		if err := g.node(i).Snapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		propose(t, g.node(i), createTopic(150+i))
+	}
+	for i := range 3 {
+		g.kill(i)
+	}
+	for i := range 3 {
+		g.start(i)
+	}
+	g.ready()
+	if n := g.same(); n != 153 {
+		t.Fatalf("%d topics", n)
+	}
+}
