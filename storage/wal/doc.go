@@ -4,7 +4,8 @@
 // loop. A [Log] is one partition: Append orders, [Pending.Wait] says when a
 // batch is durable, a [Reader] yields what is committed as [View]s of shared
 // memory. [Tier.Log] recovers a partition from an [Opening], what the metadata
-// says of it, and tells in [Found] what an unclean stop left.
+// says of it, and tells in [Found] what an unclean stop left. [Log.Close] gives it
+// up so that it can be opened again; a [Copy] takes over another store's history.
 //
 // Invariants:
 //   - committed <= next, and no reader is shown anything at or above committed (R1).
