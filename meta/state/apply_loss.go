@@ -7,7 +7,7 @@ import "slices"
 func (c *LoseStore) apply(s *State) Result {
 	st := s.Store(c.Owner.Store)
 	if st == nil || st.Incarnation != c.Owner.Incarnation || st.Status == StoreRemoved {
-		return Result{Err: refuse(ErrFenced, "run %d of store %s is not the latest", c.Owner.Incarnation, c.Owner.Store)}
+		return Result{Err: refuse(ErrFenced, "%v is not the latest", c.Owner)}
 	}
 	if st.Status == StoreLost {
 		return Result{}

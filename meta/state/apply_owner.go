@@ -137,8 +137,8 @@ func (s *State) handOver(owner Owner, e PartitionHandOver) error {
 		return err
 	}
 	if p.State != Sealing || p.Owner != owner || p.Target != e.To || p.Move != e.Move {
-		return refuse(ErrConflict, "partition is %s in move %d to run %d of store %s: the hand-over names move %d",
-			p.State, p.Move, p.Target.Incarnation, p.Target.Store, e.Move)
+		return refuse(ErrConflict, "partition is %s in move %d from %v to %v: not handed over in move %d from %v to %v",
+			p.State, p.Move, p.Owner, p.Target, e.Move, owner, e.To)
 	}
 	if err := s.fence(e.To); err != nil {
 		return err

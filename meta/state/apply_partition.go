@@ -85,7 +85,7 @@ func (s *State) open(owner Owner, e PartitionOpen) error {
 func (p *Partition) opens(owner Owner) error {
 	switch {
 	case p.State == Opening && owner != p.Owner:
-		return refuse(ErrConflict, "partition was granted to run %d of store %s", p.Owner.Incarnation, p.Owner.Store)
+		return refuse(ErrConflict, "partition was granted to %v", p.Owner)
 	case p.State == Opening, p.Epoch == 0:
 		return nil
 	case owner.Store != p.Owner.Store:
@@ -104,7 +104,7 @@ func (s *State) endForOpen(p *Partition, owner Owner, e PartitionOpen) (uint64, 
 	case p.Level == LevelNone && p.State != Closed:
 		return p.Ceiling, nil // nobody has kept where it ended
 	case e.End != p.Floor || e.Tail != TailProven:
-		return 0, refuse(ErrInvalid, "partition was sealed at %d, not %d", p.Floor, e.End)
+		return 0, refuse(ErrInvalid, "partition was sealed at %d and has no tail: not at %d", p.Floor, e.End)
 	}
 	return e.End, nil
 }
@@ -166,6 +166,9 @@ func (s *State) update(e PartitionUpdate) error {
 	}
 	if p.State == Opening {
 		return refuse(ErrConflict, "partition is granted and not open yet")
+	}
+	if !s.present(p.Owner.Store) {
+		return refuse(ErrFenced, "store %s, which had the partition, was declared lost", p.Owner.Store)
 	}
 	if p.State == Closed {
 		// The epoch is over; only what is said again, or moves the log's start, may pass.

@@ -18,14 +18,31 @@
 // one. Records are never changed in place; a command that changes one puts a copy in its place. So a reader, a
 // snapshot and the state machine run side by side without a lock.
 //
+// # Ownership
+//
+// A partition passes from owner to owner in one of three ways, each under a new epoch. The next run of the same store
+// opens it at the end that it proved (R6). A lost store's partitions are granted (OPENING) and opened at the ceiling, over
+// an orphaned range of what the lost disk may hold (R3, R15). A planned move (SEALING) ends with a hand-over at the exact
+// end (R16). Until one of the three is applied the epoch before goes on: its open range stays open and unsealed, even while
+// a grant already bears the next epoch.
+//
+// The view's Decided tells a broker when to look at what it owns and holds again; Placed counts partitions for placement.
+// Both are made from the state, and neither Hash nor a snapshot has them.
+//
 // # What holds in every state
 //
-//   - A partition's epoch and its log start only grow; ceiling and floor grow within an epoch (R3).
-//   - Ranges ascend and do not overlap; what lies between them is a plain gap; only the last can be open, and it is
-//     exactly while the partition is not CLOSED.
+//   - A partition's epoch, ceiling and log start only grow; the floor grows within an epoch (R3).
 //   - LogStart ≤ Floor ≤ Ceiling. The open range ends at the ceiling.
+//   - Ranges ascend and do not overlap, and epochs ascend along them (I10); what lies between them is a plain gap. Only the
+//     last can be open: of OPEN and SEALING it is, under the partition's epoch, with its owner's store alone; of CLOSED it
+//     is not; of OPENING it may be, under an earlier epoch.
+//   - Neighbours with the same fate are one range, so a thousand moves that were copied leave a few. An ORPHANED Tail
+//     stays by itself, because its end is only a bound.
+//   - A SEALED range has a holder that is neither LOST nor REMOVED; an ORPHANED one may be held by its stores; no range
+//     names a REMOVED store. Nothing but an operator's adoption brings a LOST range back.
+//   - Target and Move are set exactly while SEALING.
 //   - A cursor's prefix only grows within a generation, nothing it has acknowledged is forgotten, and nothing in it
-//     lies above the ceiling (R18).
+//     lies above the ceiling (R18). Superseded offsets, lost ones and plain gaps that a command makes are acknowledged.
 //
 // # Memory and choices
 //

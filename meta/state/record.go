@@ -1,6 +1,9 @@
 package state
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Every record a View hands out is shared and must not be modified. Times are Unix milliseconds, given by whoever
 // proposed the command; the state itself has no clock.
@@ -39,6 +42,9 @@ type Owner struct {
 
 // IsZero says whether o is nobody.
 func (o Owner) IsZero() bool { return o == Owner{} }
+
+// String names the run as refusals do.
+func (o Owner) String() string { return fmt.Sprintf("run %d of store %s", o.Incarnation, o.Store) }
 
 // Limits are the optional bounds of a namespace or a topic; zero means not set here.
 type Limits struct {

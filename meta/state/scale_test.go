@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"testing"
 	"time"
@@ -148,6 +149,72 @@ func TestAThousandRestartsLeaveOneRange(t *testing.T) {
 	roundTrip(t, s)
 }
 
+// TestAThousandMovesLeaveFewRanges: each target copies what it lacks and the old owner then leaves.
+func TestAThousandMovesLeaveFewRanges(t *testing.T) {
+	s := New()
+	owners := make([]Owner, 3)
+	for i := range owners {
+		r := s.Apply(1, &RegisterStore{Store: storeID(uint64(i + 1)), Broker: "n", Nonce: [16]byte{1}})
+		owners[i] = Owner{storeID(uint64(i + 1)), r.Incarnation}
+	}
+	s.Apply(2, &CreateTopic{ID: topicID(1), Name: "/default/a", Owners: owners[:1], Settings: TopicSettings{Partitions: 1, Reliable: true, Durability: LevelLocal}})
+	index, most := uint64(3), 0
+	do := func(c Command) {
+		if r := s.Apply(index, c); r.Err != nil || r.Entry(0) != nil {
+			t.Fatalf("%#v: %v %v", c, r.Err, r.Entry(0))
+		}
+		index++
+		most = max(most, len(s.Partition(topicID(1), 0).Ranges))
+	}
+	const moves = 1000
+	for i := range moves {
+		p := s.Partition(topicID(1), 0)
+		from, to := owners[i%3], owners[(i+1)%3]
+		do(&MovePartitions{Entries: []PartitionMove{{topicID(1), 0, p.Epoch, to}}})
+		move, end := s.Partition(topicID(1), 0).Move, p.Floor+3
+		do(&HandOver{Owner: from, Entries: []PartitionHandOver{{topicID(1), 0, p.Epoch, move, end, to}}})
+		// The copy of one move ends only when the next has begun.
+		if i%2 == 1 {
+			do(&CopyRanges{Entries: []RangeCopy{{topicID(1), 0, p.Epoch + 1, 0, end, to.Store, []StoreID{from.Store, owners[(i+2)%3].Store}}}})
+		}
+	}
+	p := s.Partition(topicID(1), 0)
+	if most >= 10 || p.Epoch != moves+1 || p.Floor != 3*moves {
+		t.Fatalf("up to %d ranges, epoch %d, floor %d", most, p.Epoch, p.Floor)
+	}
+	for n := range uint64(3 * moves) {
+		if e := p.Range(n).Epoch(n); e != n/3+1 {
+			t.Fatalf("offset %d belongs to epoch %d", n, e)
+		}
+	}
+	roundTrip(t, s)
+}
+
+// TestALossOfTenThousandPartitionsIsOneCommand: the leader's decision must not hold up the log.
+func TestALossOfTenThousandPartitionsIsOneCommand(t *testing.T) {
+	const topics = 10_000
+	s, o := many(t, topics)
+	s.Apply(4, &RegisterStore{Store: storeID(2), Broker: "n2", Nonce: [16]byte{1}})
+	before := s.Freeze()
+	s.Apply(5, &LoseStore{Owner: o})
+	grant := &GrantPartitions{}
+	for p := range s.Held(o.Store) {
+		grant.Entries = append(grant.Entries, PartitionGrant{p.Topic, p.Number, p.Epoch, Owner{storeID(2), 2}})
+	}
+	parts := Split(grant)
+	for i, part := range parts {
+		if r := s.ApplyBytes(uint64(6+i), mustEncode(t, part.Command)); r.Err != nil || r.Entries != nil {
+			t.Fatalf("%v %v", r.Err, r.Entries)
+		}
+	}
+	if len(grant.Entries) != topics || s.Placed(storeID(2)) != topics || s.Placed(o.Store) != 0 || before.Placed(o.Store) != topics {
+		t.Fatalf("%d granted, %d placed", len(grant.Entries), s.Placed(storeID(2)))
+	}
+	if before.Decided() == s.Decided() {
+		t.Fatalf("decided at %d and then %d", before.Decided(), s.Decided())
+	}
+}
+
 func TestSplitLosesNothing(t *testing.T) {
 	var d CursorDelta
 	d.Subscription, d.Prefix = 1, 5
@@ -187,6 +254,34 @@ func TestSplitLosesNothing(t *testing.T) {
 	}
 	if n != len(open.Entries) {
 		t.Fatalf("%d entries of %d", n, len(open.Entries))
+	}
+}
+
+func TestEveryBatchedCommandIsCut(t *testing.T) {
+	const n = 30_000
+	owner := Owner{storeID(1), 3}
+	for _, whole := range []Command{
+		&UpdatePartitions{Entries: make([]PartitionUpdate, n)},
+		&MarkRanges{Entries: make([]RangeMark, n)},
+		&GrantPartitions{Entries: make([]PartitionGrant, n)},
+		&MovePartitions{Entries: make([]PartitionMove, n)},
+		&AbortMoves{Entries: make([]MoveAbort, n)},
+		&HandOver{Owner: owner, Entries: make([]PartitionHandOver, n)},
+		&CopyRanges{Entries: make([]RangeCopy, n)},
+	} {
+		entries := 0
+		parts := Split(whole)
+		for _, p := range parts {
+			mustEncode(t, p.Command)
+			v := reflect.ValueOf(p.Command).Elem()
+			if p.First != entries || v.NumField() > 1 && v.FieldByName("Owner").Interface() != owner {
+				t.Fatalf("%T: a piece begins at %d, want %d", whole, p.First, entries)
+			}
+			entries += v.FieldByName("Entries").Len()
+		}
+		if entries != n || len(parts) < 2 {
+			t.Errorf("%T: %d entries of %d in %d pieces", whole, entries, n, len(parts))
+		}
 	}
 }
 
@@ -260,6 +355,19 @@ func BenchmarkApplyCursors(b *testing.B) {
 			b.Fatal(r.Err)
 		}
 		s.Freeze()
+	}
+}
+
+func BenchmarkHeld(b *testing.B) {
+	s, _ := many(b, 10_000)
+	for b.Loop() {
+		n := 0
+		for range s.Held(storeID(1)) {
+			n++
+		}
+		if n != 10_000 {
+			b.Fatal(n)
+		}
 	}
 }
 

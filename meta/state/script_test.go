@@ -237,7 +237,11 @@ func (sc *script) ownerCommand(name string, a args) Command {
 	case "abort":
 		return &AbortMoves{Entries: []MoveAbort{{topic, part, epoch, a.num("move")}}}
 	case "hand-over":
-		return &HandOver{Owner: sc.owner(a.num("store")), Entries: []PartitionHandOver{{topic, part, epoch, a.num("move"), a.num("end"), sc.named("to", a)}}}
+		move := a.num("move")
+		if p := sc.s.Partition(topic, part); p != nil && !a.has("move") {
+			move = p.Move
+		}
+		return &HandOver{Owner: sc.owner(a.num("store")), Entries: []PartitionHandOver{{topic, part, epoch, move, a.num("end"), sc.named("to", a)}}}
 	case "copy":
 		return &CopyRanges{Entries: []RangeCopy{{topic, part, epoch, a.num("from"), a.num("to"), storeID(a.num("add")), ids("drop")}}}
 	case "restore":
