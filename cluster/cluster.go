@@ -32,6 +32,7 @@ type Cluster struct {
 
 	id      atomic.Pointer[[16]byte]
 	node    atomic.Pointer[attached]
+	again   chan struct{} // room for one: there is another owner to renew the lease of
 	failed  chan struct{} // closed with rival
 	stop    chan struct{} // closed by Close
 	workers sync.WaitGroup
@@ -39,7 +40,7 @@ type Cluster struct {
 	err     error
 }
 
-// attached is what Attach handed over.
+// attached is what Attach or Reattach handed over.
 type attached struct {
 	node  *meta.Node
 	owner state.Owner
@@ -57,7 +58,11 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	c, err := open(ctx, cfg)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open cluster: %w", err), cfg.PeerListener.Close())
+		err = fmt.Errorf("open cluster: %w", err)
+		if cfg.PeerListener != nil {
+			err = errors.Join(err, cfg.PeerListener.Close())
+		}
+		return nil, err
 	}
 	return c, nil
 }
@@ -78,7 +83,7 @@ func open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	var run [8]byte
 	rand.Read(run[:])
-	c := &Cluster{cfg: cfg, run: binary.LittleEndian.Uint64(run[:]), leases: newLeases(cfg.Lease), failed: make(chan struct{}), stop: make(chan struct{})}
+	c := &Cluster{cfg: cfg, run: binary.LittleEndian.Uint64(run[:]), leases: newLeases(cfg.Lease), again: make(chan struct{}, 1), failed: make(chan struct{}), stop: make(chan struct{})}
 	c.founder = &founder{
 		self: cfg.Identity.Store, expect: cfg.Expect, alone: len(cfg.Seeds) == 0 && cfg.Expect <= 1, disk: disk,
 		save: func(r record) error { return saveRecord(cfg.Dir, r) },

@@ -23,7 +23,8 @@ type Config struct {
 	Expect int
 	// Lease is how long a broker may serve without word from the leader (R8). Default 3 s.
 	Lease time.Duration
-	// PeerListener accepts Raft and the other brokers' requests. Required; Close closes it.
+	// PeerListener accepts Raft and the other brokers' requests; Close closes it. Nil, and no Gossip.Bind: this broker
+	// stays alone, with everything else as in a cluster.
 	PeerListener net.Listener
 	// Dial opens connections to peers. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -79,7 +80,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("open cluster: no directory given")
 	case id.Store == (state.StoreID{}):
 		return c, fmt.Errorf("open cluster: no store id given")
-	case c.PeerListener == nil:
+	case c.PeerListener == nil && (!c.alone() || len(c.Seeds) > 0 || c.Expect > 1):
 		return c, fmt.Errorf("open cluster: no peer listener given")
 	case c.Expect < 0:
 		return c, fmt.Errorf("open cluster: %d brokers expected", c.Expect)
@@ -90,15 +91,17 @@ func (c Config) withDefaults() (Config, error) {
 	if err := state.CheckName("cluster", id.Cluster); err != nil {
 		return c, fmt.Errorf("open cluster: %w", err)
 	}
-	if id.Addresses.Peer == "" {
-		c.Identity.Addresses.Peer = c.PeerListener.Addr().String()
-	}
-	if err := reachable("peer", c.Identity.Addresses.Peer); err != nil {
-		return c, err
-	}
-	c.Gossip.Advertise = cmp.Or(c.Gossip.Advertise, c.Gossip.Bind)
-	if err := reachable("gossip", c.Gossip.Advertise); err != nil {
-		return c, err
+	if !c.alone() {
+		if id.Addresses.Peer == "" {
+			c.Identity.Addresses.Peer = c.PeerListener.Addr().String()
+		}
+		if err := reachable("peer", c.Identity.Addresses.Peer); err != nil {
+			return c, err
+		}
+		c.Gossip.Advertise = cmp.Or(c.Gossip.Advertise, c.Gossip.Bind)
+		if err := reachable("gossip", c.Gossip.Advertise); err != nil {
+			return c, err
+		}
 	}
 	for i, s := range c.Seeds {
 		if _, _, err := net.SplitHostPort(s); err != nil {
@@ -130,6 +133,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	return c, nil
 }
+
+// alone says that nobody is to find this broker.
+func (c Config) alone() bool { return c.PeerListener == nil && c.Gossip.Bind == "" }
 
 // reachable refuses an address that no other broker can dial.
 func reachable(what, address string) error {

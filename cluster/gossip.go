@@ -19,7 +19,7 @@ import (
 // gossip is memberlist behind a table of our own, which its events fill: what memberlist itself returns is shared with
 // its goroutines.
 type gossip struct {
-	list     *memberlist.Memberlist
+	list     *memberlist.Memberlist // nil: this broker stays alone
 	of       string // the cluster's name
 	now      func() time.Time
 	log      *slog.Logger
@@ -43,6 +43,10 @@ func openGossip(ctx context.Context, cfg Config, c card) (*gossip, error) {
 	}
 	if _, err := encodeCard(c); err != nil {
 		return nil, err
+	}
+	if cfg.alone() {
+		g.table.put(cfg.Identity.Store, c, "", cfg.Now())
+		return g, nil
 	}
 	mc, err := gossipConfig(ctx, cfg)
 	if err != nil {
@@ -134,8 +138,11 @@ func resolve(ctx context.Context, address string) ([]string, error) {
 	return out, nil
 }
 
-// address returns the address this broker gossips at, host:port.
+// address returns the address this broker gossips at, host:port; empty if it does not.
 func (g *gossip) address() string {
+	if g.list == nil {
+		return ""
+	}
 	n := g.list.LocalNode()
 	return gossipAddress(n.Addr, n.Port)
 }
@@ -143,6 +150,9 @@ func (g *gossip) address() string {
 // contact exchanges states with whoever gossips at one of the addresses and returns who that is. All addresses are
 // tried; one is enough.
 func (g *gossip) contact(addresses []string) ([]state.StoreID, error) {
+	if g.list == nil {
+		return nil, errors.New("this broker does not gossip")
+	}
 	g.mu.Lock()
 	clear(g.answered)
 	g.mu.Unlock()
@@ -174,6 +184,12 @@ func (g *gossip) update(change func(*card)) error {
 	if err != nil {
 		return err
 	}
+	if g.list == nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.table.put(g.own.Store, g.self, "", g.now())
+		return nil
+	}
 	if err := g.list.UpdateNode(time.Second); err != nil {
 		return fmt.Errorf("gossip a change: %w", err)
 	}
@@ -188,7 +204,7 @@ func (g *gossip) tell(l Load) {
 	n := g.own
 	g.table.note(n)
 	g.mu.Unlock()
-	if b, err := encode(n); err == nil && len(b) <= maxNote {
+	if b, err := encode(n); err == nil && len(b) <= maxNote && g.list != nil {
 		g.queue.QueueBroadcast(broadcast{n.Store, b})
 	}
 }
@@ -236,6 +252,9 @@ func (g *gossip) size() int {
 
 // close says goodbye, so that nobody inquires, and ends memberlist.
 func (g *gossip) close() error {
+	if g.list == nil {
+		return nil
+	}
 	leave := g.list.Leave(200 * time.Millisecond)
 	if leave != nil {
 		g.log.Debug("gossip: goodbye not heard", "error", leave)

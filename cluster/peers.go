@@ -72,11 +72,15 @@ type peers struct {
 	cancel    context.CancelFunc // of everything that is being handled
 }
 
-// newPeers takes over the listener. listen must be called before anything is accepted.
+// newPeers takes over the listener, nil if nobody is to connect. listen must be called before anything is accepted.
 func newPeers(listener net.Listener, dial func(context.Context, string, string) (net.Conn, error), self func() hello, log *slog.Logger) *peers {
+	var addr net.Addr
+	if listener != nil {
+		addr = listener.Addr()
+	}
 	return &peers{
 		timing: usualTiming(), listener: listener, dial: dial, self: self, log: log,
-		raft:     &raftListener{addr: listener.Addr(), conns: make(chan net.Conn), closed: make(chan struct{})},
+		raft:     &raftListener{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})},
 		handlers: map[string]handler{}, links: map[state.StoreID]*link{}, conns: map[net.Conn]struct{}{},
 		cancel: func() {},
 	}
@@ -86,7 +90,9 @@ func newPeers(listener net.Listener, dial func(context.Context, string, string) 
 func (p *peers) listen() {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
-	p.workers.Go(func() { p.accept(ctx) })
+	if p.listener != nil {
+		p.workers.Go(func() { p.accept(ctx) })
+	}
 }
 
 // accept returns when the listener is closed.
@@ -294,9 +300,11 @@ func (p *peers) close() error {
 	}
 	p.mu.Unlock()
 	p.cancel()
-	err := p.listener.Close()
-	if errors.Is(err, net.ErrClosed) {
-		err = nil
+	var err error
+	if p.listener != nil {
+		if err = p.listener.Close(); errors.Is(err, net.ErrClosed) {
+			err = nil
+		}
 	}
 	p.raft.Close()
 	for _, l := range links {

@@ -22,20 +22,33 @@ func (c *Cluster) Attach(node *meta.Node, owner state.Owner) error {
 		return fmt.Errorf("attach metadata: it was done before")
 	}
 	ctx := c.live()
-	c.workers.Go(func() { c.renewLease(ctx, node, owner) })
+	c.workers.Go(func() { c.renewLease(ctx, node) })
 	c.workers.Go(func() { c.announce(ctx, node) })
 	return nil
 }
 
+// Reattach says that this broker has registered again: the run before was declared lost while it went on. The lease of
+// that run is over.
+func (c *Cluster) Reattach(owner state.Owner) {
+	a := c.node.Load()
+	c.lease.give("this broker has registered again")
+	c.node.Store(&attached{a.node, owner})
+	select {
+	case c.again <- struct{}{}:
+	default:
+	}
+}
+
 // renewLease asks the leader for the lease four times within it. It returns when ctx is done.
-func (c *Cluster) renewLease(ctx context.Context, node *meta.Node, owner state.Owner) {
+func (c *Cluster) renewLease(ctx context.Context, node *meta.Node) {
 	tick := time.NewTicker(c.cfg.Lease / 4)
 	defer tick.Stop()
 	for {
 		changed := node.Leadership()
-		c.renew(ctx, node, owner)
+		c.renew(ctx, node, c.node.Load().owner)
 		select {
 		case <-tick.C:
+		case <-c.again:
 		case <-changed: // a new leader knows of no lease yet
 		case <-ctx.Done():
 			return
