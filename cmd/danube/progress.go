@@ -50,26 +50,8 @@ func (a *app) busy(what string) (stop func()) {
 	if p == nil {
 		return func() {}
 	}
-	quit, gone := make(chan struct{}), make(chan struct{})
-	// Returns when stop is called.
-	go func() {
-		defer close(gone)
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for n := int64(1); ; n++ {
-			select {
-			case <-quit:
-				return
-			case <-tick.C:
-				p.set(n)
-			}
-		}
-	}()
-	return func() {
-		close(quit)
-		<-gone
-		p.done()
-	}
+	n := int64(0)
+	return every(200*time.Millisecond, func() { n++; p.set(n) }, p.done)
 }
 
 // watch shows how far a counter is, until the function it returns is called.
