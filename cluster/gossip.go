@@ -20,7 +20,7 @@ import (
 // its goroutines.
 type gossip struct {
 	list     *memberlist.Memberlist // nil: this broker stays alone
-	of       string // the cluster's name
+	of       string                 // the cluster's name
 	now      func() time.Time
 	log      *slog.Logger
 	interval time.Duration // of probing
