@@ -198,19 +198,16 @@ func checkFormats(fsys disk.FS, dir string) error {
 		name := names[len(names)-1]
 		f, err := fsys.Open(name, 0)
 		if err != nil {
-			return fmt.Errorf("open segment: %w", err)
+			return nil // one partition's damage stops no other
 		}
 		_, _, err = segment.ReadHeader(f)
-		if err = newer(err); err != nil {
-			err = fmt.Errorf("segment %s: %w", name, err)
-		}
-		return errors.Join(err, f.Close())
+		return errors.Join(newer(err), f.Close())
 	})
-	if err != nil {
-		return err
+	if err = newer(err); err == nil {
+		err = newer(CheckJournal(fsys, dir))
 	}
-	if err := newer(CheckJournal(fsys, dir)); err != nil {
-		return fmt.Errorf("journal in %s: %w", dir, err)
+	if err != nil {
+		return fmt.Errorf("look into %s: %w", dir, err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/danubemq/danube/protocol/batch"
@@ -233,6 +234,35 @@ func TestNewerFormatIsRefusedUntouched(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestUnreadablePartitionStopsNoStart: looking for newer formats is no place to
+// judge damage.
+func TestUnreadablePartitionStopsNoStart(t *testing.T) {
+	for _, op := range []string{"open", "readdir", "read"} {
+		m := disk.NewMemory(1)
+		l := life{fsys: m}
+		l.start(t)
+		produce(t, l.log, 0, 50)
+		closeStore(t, l.store)
+		failed := false
+		m.Fail(func(what, name string) error {
+			if what == op && strings.Contains(name, "/wal/") && !failed {
+				failed = true
+				return syscall.EIO
+			}
+			return nil
+		})
+		s, err := Open(t.Context(), Config{FS: m, Dir: "/data"})
+		if err != nil {
+			t.Fatalf("%s: %v", op, err)
+		}
+		if !failed {
+			t.Fatalf("%s: nothing failed", op)
+		}
+		m.Fail(nil)
+		closeStore(t, s)
 	}
 }
 
