@@ -49,6 +49,8 @@ type knowledge struct {
 	proof span
 	// unwell says why the leader is not well, empty if it knows of nothing.
 	unwell string
+	// head is the metadata index this leader has applied.
+	head uint64
 	// index is what a broker must have applied to be given a partition; indexAt is when that became known.
 	index   uint64
 	indexAt time.Time
@@ -168,7 +170,7 @@ func (p *planning) stragglers() {
 		if !p.leased(s) {
 			continue
 		}
-		if lag := p.c.view.Index() - min(p.c.view.Index(), p.f.peers[s.ID].applied); lag > noticeableLag && s.ID != p.f.self {
+		if lag := p.f.head - min(p.f.head, p.f.peers[s.ID].applied); lag > noticeableLag && s.ID != p.f.self {
 			p.note(s.ID, "%s is %d metadata entries behind", s.Broker, lag)
 		}
 		if n := p.c.idle[s.ID]; n > 0 && p.now.Sub(p.f.memory.runSince(s)) > moveTime {

@@ -9,10 +9,10 @@ import (
 
 // TestGrants is who gets the partitions of an owner that cannot serve them, and when nobody does.
 func TestGrants(t *testing.T) {
-	lose := func(n int) func(w *world) {
-		return func(w *world) { w.apply(&state.LoseStore{Owner: w.run(n)}) }
+	lose := func(n int) func(w *scene) {
+		return func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(n)}) }
 	}
-	stop := func(w *world) {
+	stop := func(w *scene) {
 		for n := range 4 {
 			p := w.partition(n + 1)
 			w.apply(&state.UpdatePartitions{Entries: []state.PartitionUpdate{{Topic: p.Topic, Epoch: p.Epoch, Seal: true, End: p.Floor}}})
@@ -21,63 +21,63 @@ func TestGrants(t *testing.T) {
 		w.look()
 	}
 	tests := map[string]struct {
-		do   []func(w *world) // n3 owns t1 to t4, n2 owns t5
+		do   []func(w *scene) // n3 owns t1 to t4, n2 owns t5
 		want string
 		note string
 	}{
-		"owner lost":                {[]func(w *world){lose(3)}, "grant map[n1:3 n2:1], tick", ""},
-		"owner restarted by itself": {[]func(w *world){func(w *world) { w.register(3) }}, "", ""},
-		"owner came back":           {[]func(w *world){lose(3), func(w *world) { w.register(3) }}, "", ""},
-		"owner does not take up": {[]func(w *world){
-			func(w *world) { w.register(3); w.look(); w.pass(time.Minute) },
+		"owner lost":                {[]func(w *scene){lose(3)}, "grant map[n1:3 n2:1], tick", ""},
+		"owner restarted by itself": {[]func(w *scene){func(w *scene) { w.register(3) }}, "", ""},
+		"owner came back":           {[]func(w *scene){lose(3), func(w *scene) { w.register(3) }}, "", ""},
+		"owner does not take up": {[]func(w *scene){
+			func(w *scene) { w.register(3); w.look(); w.pass(time.Minute) },
 		}, "", "n3 does not serve 4 partitions"},
-		"stopped just now": {[]func(w *world){stop, func(w *world) { w.pass(2900 * time.Millisecond) }}, "", "n3 is stopped"},
-		"stopped":          {[]func(w *world){stop, func(w *world) { w.pass(3 * time.Second) }}, "grant map[n1:3 n2:1], tick", "n3 is stopped"},
-		"stopped, new leader": {[]func(w *world){
-			stop, func(w *world) { w.pass(time.Minute); w.facts.since = w.now.Add(-time.Second) },
+		"stopped just now": {[]func(w *scene){stop, func(w *scene) { w.pass(2900 * time.Millisecond) }}, "", "n3 is stopped"},
+		"stopped":          {[]func(w *scene){stop, func(w *scene) { w.pass(3 * time.Second) }}, "grant map[n1:3 n2:1], tick", "n3 is stopped"},
+		"stopped, new leader": {[]func(w *scene){
+			stop, func(w *scene) { w.pass(time.Minute); w.facts.since = w.now.Add(-time.Second) },
 		}, "", ""},
-		"stopped and back": {[]func(w *world){stop, func(w *world) { w.pass(time.Minute); w.register(3) }}, "", ""},
-		"closed by one that serves": {[]func(w *world){func(w *world) {
+		"stopped and back": {[]func(w *scene){stop, func(w *scene) { w.pass(time.Minute); w.register(3) }}, "", ""},
+		"closed by one that serves": {[]func(w *scene){func(w *scene) {
 			p := w.partition(1)
 			w.apply(&state.UpdatePartitions{Entries: []state.PartitionUpdate{{Topic: p.Topic, Epoch: p.Epoch, Seal: true}}})
 		}}, "", ""},
-		"never opened": {[]func(w *world){func(w *world) {
+		"never opened": {[]func(w *scene){func(w *scene) {
 			w.apply(&state.CreateTopic{ID: topicN(9), Name: "/default/t9", Settings: state.TopicSettings{
 				Partitions: 2, Reliable: true, Durability: state.LevelLocal,
 			}})
 		}}, "grant map[n1:2], tick", ""},
-		"target without a lease": {[]func(w *world){lose(3), func(w *world) {
+		"target without a lease": {[]func(w *scene){lose(3), func(w *scene) {
 			w.peer(2, func(p *peerFacts) { p.lease = w.now })
 		}}, "grant map[n1:4], tick", ""},
-		"lease of an older run": {[]func(w *world){lose(3), func(w *world) {
+		"lease of an older run": {[]func(w *scene){lose(3), func(w *scene) {
 			w.peer(2, func(p *peerFacts) { p.run = 0 })
 		}}, "grant map[n1:4], tick", ""},
-		"target does not answer": {[]func(w *world){lose(3), func(w *world) {
+		"target does not answer": {[]func(w *scene){lose(3), func(w *scene) {
 			w.peer(2, func(p *peerFacts) { p.failures = 1 })
 		}}, "grant map[n1:4], tick", ""},
-		"target drains": {[]func(w *world){lose(3), func(w *world) {
+		"target drains": {[]func(w *scene){lose(3), func(w *scene) {
 			w.apply(&state.SetStore{Owner: w.run(2), Status: state.StoreDraining})
 			w.facts.drainParallel = 0
 		}}, "grant map[n1:4], tick", ""},
-		"target behind, a moment": {[]func(w *world){lose(3), func(w *world) {
+		"target behind, a moment": {[]func(w *scene){lose(3), func(w *scene) {
 			w.facts.index, w.facts.indexAt = w.index, w.now
 			w.peer(1, func(p *peerFacts) { p.applied = w.index })
 		}}, "", "n2 is given nothing"},
-		"target behind": {[]func(w *world){lose(3), func(w *world) {
+		"target behind": {[]func(w *scene){lose(3), func(w *scene) {
 			w.facts.index, w.facts.indexAt = w.index, w.now.Add(-spreadTime)
 			w.peer(1, func(p *peerFacts) { p.applied = w.index })
 		}}, "grant map[n1:4], tick", "n2 is given nothing"},
-		"nobody": {[]func(w *world){lose(3), lose(2), func(w *world) {
+		"nobody": {[]func(w *scene){lose(3), lose(2), func(w *scene) {
 			w.peer(1, func(p *peerFacts) { p.lease = w.now })
 		}}, "", "5 partitions have no owner and no active broker can take them"},
-		"more bytes go elsewhere": {[]func(w *world){lose(3), func(w *world) {
+		"more bytes go elsewhere": {[]func(w *scene){lose(3), func(w *scene) {
 			w.peer(1, func(p *peerFacts) { p.bytes = 1e6 })
 			w.topic(9, 1)
 		}}, "grant map[n1:2 n2:2], tick", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 3)
+			w := newScene(t, 3)
 			for n := range 4 {
 				w.topic(n+1, 3)
 			}
@@ -95,17 +95,17 @@ func TestGrants(t *testing.T) {
 // TestGrantOfAGrant: the target of a grant is lost, restarts, stops or does not open in time.
 func TestGrantOfAGrant(t *testing.T) {
 	tests := map[string]struct {
-		do   func(w *world) // t1 was n3's, is OPENING at n1
+		do   func(w *scene) // t1 was n3's, is OPENING at n1
 		want string
 	}{
-		"opening":          {func(w *world) {}, ""},
-		"target restarted": {func(w *world) { w.register(1) }, "grant map[n2:1], tick"},
-		"target lost":      {func(w *world) { w.apply(&state.LoseStore{Owner: w.run(1)}) }, "grant map[n2:1], tick"},
-		"target stopped":   {func(w *world) { w.apply(&state.SetStore{Owner: w.run(1), Clean: true}) }, "grant map[n2:1], tick"},
-		"29 s":             {func(w *world) { w.pass(29 * time.Second) }, ""},
-		"31 s":             {func(w *world) { w.pass(31 * time.Second) }, "grant map[n2:1], tick"},
-		"31 s, new leader": {func(w *world) { w.facts.memory = newMemory(); w.look() }, ""},
-		"owner back, target restarted": {func(w *world) {
+		"opening":          {func(w *scene) {}, ""},
+		"target restarted": {func(w *scene) { w.register(1) }, "grant map[n2:1], tick"},
+		"target lost":      {func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(1)}) }, "grant map[n2:1], tick"},
+		"target stopped":   {func(w *scene) { w.apply(&state.SetStore{Owner: w.run(1), Clean: true}) }, "grant map[n2:1], tick"},
+		"29 s":             {func(w *scene) { w.pass(29 * time.Second) }, ""},
+		"31 s":             {func(w *scene) { w.pass(31 * time.Second) }, "grant map[n2:1], tick"},
+		"31 s, new leader": {func(w *scene) { w.facts.memory = newMemory(); w.look() }, ""},
+		"owner back, target restarted": {func(w *scene) {
 			w.register(3)
 			w.pass(0)
 			w.register(1) // n3 still has the open range: it can open it without a loss
@@ -113,7 +113,7 @@ func TestGrantOfAGrant(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 3)
+			w := newScene(t, 3)
 			w.topic(1, 3)
 			w.topic(2, 3)
 			w.topic(3, 3)
@@ -135,24 +135,24 @@ func TestGrantOfAGrant(t *testing.T) {
 // TestAborts is when a move is taken back, and when it is not.
 func TestAborts(t *testing.T) {
 	tests := map[string]struct {
-		do   func(w *world) // t1 moves from n2 to n3
+		do   func(w *scene) // t1 moves from n2 to n3
 		want string
 	}{
-		"moving":           {func(w *world) {}, ""},
-		"29 s":             {func(w *world) { w.pass(29 * time.Second) }, ""},
-		"31 s":             {func(w *world) { w.pass(31 * time.Second) }, "abort, tick"},
-		"31 s, new leader": {func(w *world) { w.pass(31 * time.Second); w.facts.memory = newMemory() }, ""},
-		"target lost":      {func(w *world) { w.apply(&state.LoseStore{Owner: w.run(3)}) }, "abort, tick"},
-		"target restarted": {func(w *world) { w.register(3) }, "abort, tick"},
-		"target stopped":   {func(w *world) { w.apply(&state.SetStore{Owner: w.run(3), Clean: true}) }, "abort, tick"},
-		"target drains": {func(w *world) {
+		"moving":           {func(w *scene) {}, ""},
+		"29 s":             {func(w *scene) { w.pass(29 * time.Second) }, ""},
+		"31 s":             {func(w *scene) { w.pass(31 * time.Second) }, "abort, tick"},
+		"31 s, new leader": {func(w *scene) { w.pass(31 * time.Second); w.facts.memory = newMemory() }, ""},
+		"target lost":      {func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(3)}) }, "abort, tick"},
+		"target restarted": {func(w *scene) { w.register(3) }, "abort, tick"},
+		"target stopped":   {func(w *scene) { w.apply(&state.SetStore{Owner: w.run(3), Clean: true}) }, "abort, tick"},
+		"target drains": {func(w *scene) {
 			w.topic(2, 3) // it is not empty
 			w.apply(&state.SetStore{Owner: w.run(3), Status: state.StoreDraining})
 			w.facts.drainParallel = 0
 		}, ""},
-		"owner restarted": {func(w *world) { w.register(2) }, "abort, tick"},
-		"owner lost":      {func(w *world) { w.apply(&state.LoseStore{Owner: w.run(2)}) }, "grant map[n1:1], tick"},
-		"begun again after 20 s": {func(w *world) {
+		"owner restarted": {func(w *scene) { w.register(2) }, "abort, tick"},
+		"owner lost":      {func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(2)}) }, "grant map[n1:1], tick"},
+		"begun again after 20 s": {func(w *scene) {
 			w.pass(20 * time.Second)
 			p := w.partition(1)
 			w.apply(&state.AbortMoves{Entries: []state.MoveAbort{{Topic: p.Topic, Epoch: p.Epoch}}})
@@ -163,7 +163,7 @@ func TestAborts(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 3)
+			w := newScene(t, 3)
 			w.topic(1, 2)
 			p := w.partition(1)
 			w.apply(&state.MovePartitions{Entries: []state.PartitionMove{{Topic: p.Topic, Epoch: p.Epoch, To: w.run(3)}}})
@@ -181,7 +181,7 @@ func TestAborts(t *testing.T) {
 
 // TestDrain empties a broker a few partitions at a time, and calls it drained when nothing is only there.
 func TestDrain(t *testing.T) {
-	w := newWorld(t, 3)
+	w := newScene(t, 3)
 	for n := range 6 {
 		w.topic(n+1, 3)
 	}
@@ -220,7 +220,7 @@ func TestDrain(t *testing.T) {
 }
 
 // handOver carries a move of topic n out, with ten messages in the log.
-func (w *world) handOver(n int) {
+func (w *scene) handOver(n int) {
 	w.t.Helper()
 	p := w.partition(n)
 	w.apply(&state.UpdatePartitions{Entries: []state.PartitionUpdate{{Topic: p.Topic, Epoch: p.Epoch, Floor: p.Floor + 10}}})
@@ -231,7 +231,7 @@ func (w *world) handOver(n int) {
 
 // TestDrainLeavesAloneWhatWasTakenBack: a partition whose move came to nothing is not moved again at once.
 func TestDrainLeavesAloneWhatWasTakenBack(t *testing.T) {
-	w := newWorld(t, 3)
+	w := newScene(t, 3)
 	w.topic(1, 3)
 	w.apply(&state.SetStore{Owner: w.run(3), Status: state.StoreDraining})
 	w.pass(time.Second)
@@ -246,7 +246,7 @@ func TestDrainLeavesAloneWhatWasTakenBack(t *testing.T) {
 
 // TestDrainWithoutTargets: everyone drains.
 func TestDrainWithoutTargets(t *testing.T) {
-	w := newWorld(t, 3)
+	w := newScene(t, 3)
 	for n := 1; n <= 3; n++ {
 		w.topic(n, n)
 		w.apply(&state.SetStore{Owner: w.run(n), Status: state.StoreDraining})
@@ -259,7 +259,7 @@ func TestDrainWithoutTargets(t *testing.T) {
 
 // TestGrantOfTenThousand: the planner's time for a lost store of 10,000 partitions, and an even spread.
 func TestGrantOfTenThousand(t *testing.T) {
-	w := newWorld(t, 6)
+	w := newScene(t, 6)
 	for n := range 100 {
 		owners := make([]int, 100)
 		for i := range owners {

@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/danubemq/danube/meta/state"
 )
@@ -64,43 +62,28 @@ func (s *scale) lighter(i, j int) bool {
 	return compareStores(a.owner.Store, b.owner.Store) < 0
 }
 
-// Placer chooses the first owners of new partitions. The zero value is ready; it is safe for concurrent use.
-type Placer struct {
-	mu      sync.Mutex
-	counted time.Time
-	load    map[state.StoreID]int // partitions of each store, those placed since the count among them
-}
-
-// recount is how long a Placer goes by its last count of all partitions.
-const recount = time.Second
-
-// Place returns n owners, spread by load over the active brokers that gossip calls alive; members nil: over all active
-// ones. It returns nil if there is none. What gossip is wrong about costs a grant by the leader, nothing more.
-func (p *Placer) Place(v *state.View, members []Member, n int) []state.Owner {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if now := time.Now(); p.load == nil || now.Sub(p.counted) > recount {
-		p.load, p.counted = takeCensus(v).load, now
-	}
-	s := scale{placeable(v, members, p.load)}
+// Place returns n owners for new partitions, spread by load over the active brokers that gossip calls alive; members
+// nil: over all active ones. It returns nil if there is none. What gossip is wrong about costs a grant by the leader,
+// nothing more.
+func Place(v *state.View, members []Member, n int) []state.Owner {
+	s := scale{placeable(v, members)}
 	if len(s.candidates) == 0 {
 		return nil
 	}
 	owners := make([]state.Owner, n)
 	for i := range owners {
 		owners[i] = s.take(nil)
-		p.load[owners[i].Store]++
 	}
 	return owners
 }
 
-func placeable(v *state.View, members []Member, load map[state.StoreID]int) []candidate {
+func placeable(v *state.View, members []Member) []candidate {
 	var out []candidate
 	for s := range v.Stores() {
 		if s.Status != state.StoreActive || s.Clean {
 			continue
 		}
-		c := candidate{owner: state.Owner{Store: s.ID, Incarnation: s.Incarnation}, partitions: load[s.ID]}
+		c := candidate{owner: state.Owner{Store: s.ID, Incarnation: s.Incarnation}, partitions: v.Placed(s.ID)}
 		i := slices.IndexFunc(members, func(m Member) bool { return m.Store == s.ID })
 		if i >= 0 && members[i].State == Alive {
 			c.bytes = members[i].Load.BytesIn + members[i].Load.BytesOut

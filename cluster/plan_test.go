@@ -11,8 +11,8 @@ import (
 	"github.com/danubemq/danube/meta/state"
 )
 
-// world is a metadata state and what a leader, n1, knows beside it. Everyone is well until a test says otherwise.
-type world struct {
+// scene is a metadata state and what a leader, n1, knows beside it. Everyone is well until a test says otherwise.
+type scene struct {
 	t     testing.TB
 	state *state.State
 	index uint64
@@ -25,9 +25,9 @@ func topicN(n int) state.TopicID {
 	return state.TopicID{0: 1, 12: byte(n >> 24), 13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)}
 }
 
-// newWorld has n active brokers, the first three of which vote.
-func newWorld(t testing.TB, n int) *world {
-	w := &world{t: t, state: state.New(), now: time.Unix(1_000_000, 0)}
+// newScene has n active brokers, the first three of which vote.
+func newScene(t testing.TB, n int) *scene {
+	w := &scene{t: t, state: state.New(), now: time.Unix(1_000_000, 0)}
 	w.facts = knowledge{
 		self: storeN(1), memory: newMemory(), peers: map[state.StoreID]peerFacts{},
 		settings: settings{voters: 3, lease: 3 * time.Second, drainParallel: 4},
@@ -45,7 +45,7 @@ func newWorld(t testing.TB, n int) *world {
 
 func address(n int) string { return fmt.Sprintf("127.0.0.1%d:6651", n) }
 
-func (w *world) apply(c state.Command) state.Result {
+func (w *scene) apply(c state.Command) state.Result {
 	w.t.Helper()
 	w.index++
 	r := w.state.Apply(w.index, c)
@@ -61,7 +61,7 @@ func (w *world) apply(c state.Command) state.Result {
 }
 
 // register begins a run of store n.
-func (w *world) register(n int) state.Owner {
+func (w *scene) register(n int) state.Owner {
 	r := w.apply(&state.RegisterStore{
 		Store: storeN(n), Broker: fmt.Sprintf("n%d", n), Nonce: [16]byte{0: byte(w.index), 1: byte(w.index >> 8), 15: 1},
 		Boot: "b", Addresses: state.Addresses{Peer: address(n)},
@@ -69,12 +69,12 @@ func (w *world) register(n int) state.Owner {
 	return state.Owner{Store: storeN(n), Incarnation: r.Incarnation}
 }
 
-func (w *world) run(n int) state.Owner {
+func (w *scene) run(n int) state.Owner {
 	return state.Owner{Store: storeN(n), Incarnation: w.state.Store(storeN(n)).Incarnation}
 }
 
 // topic makes a topic with one open partition for each of the owners.
-func (w *world) topic(n int, owners ...int) {
+func (w *scene) topic(n int, owners ...int) {
 	c := &state.CreateTopic{
 		ID: topicN(n), Name: fmt.Sprintf("/default/t%d", n),
 		Settings: state.TopicSettings{Partitions: uint32(len(owners)), Reliable: true, Durability: state.LevelLocal},
@@ -85,17 +85,17 @@ func (w *world) topic(n int, owners ...int) {
 	w.apply(c)
 }
 
-func (w *world) partition(topic int) *state.Partition { return w.state.Partition(topicN(topic), 0) }
+func (w *scene) partition(topic int) *state.Partition { return w.state.Partition(topicN(topic), 0) }
 
 // look lets the leader see the view, and hear from everyone that no test has silenced.
-func (w *world) look() *census {
+func (w *scene) look() *census {
 	c := takeCensus(w.state.Freeze())
 	w.facts.memory.look(w.now, c)
 	return c
 }
 
 // pass lets time go by: everyone renews its lease, the leader proves itself, a silenced broker stays silent.
-func (w *world) pass(d time.Duration) {
+func (w *scene) pass(d time.Duration) {
 	w.now = w.now.Add(d)
 	w.facts.proof = span{w.now.Add(-10 * time.Millisecond), w.now.Add(-5 * time.Millisecond)}
 	for s := range w.state.Stores() {
@@ -110,19 +110,22 @@ func (w *world) pass(d time.Duration) {
 }
 
 // silence makes a broker's probes fail from now on.
-func (w *world) silence(n int) {
+func (w *scene) silence(n int) {
 	p := w.facts.peers[storeN(n)]
 	p.failing, p.failedAt, p.failures, p.why = w.now, w.now, 3, "connection refused"
 	w.facts.peers[storeN(n)] = p
 }
 
-func (w *world) peer(n int, f func(p *peerFacts)) {
+func (w *scene) peer(n int, f func(p *peerFacts)) {
 	p := w.facts.peers[storeN(n)]
 	f(&p)
 	w.facts.peers[storeN(n)] = p
 }
 
-func (w *world) plan() ([]action, []remark) { return plan(w.now, w.look(), &w.facts) }
+func (w *scene) plan() ([]action, []remark) {
+	w.facts.head = w.index
+	return plan(w.now, w.look(), &w.facts)
+}
 
 // kinds is what was planned, in words: "lose_store n3, grant 2 n1:1 n2:1, tick".
 func kinds(actions []action) string {
@@ -152,7 +155,7 @@ func words(notes []remark) string {
 	return strings.Join(out, "\n")
 }
 
-func (w *world) want(want string) []action {
+func (w *scene) want(want string) []action {
 	w.t.Helper()
 	actions, notes := w.plan()
 	if got := kinds(actions); got != want {
@@ -161,7 +164,7 @@ func (w *world) want(want string) []action {
 	return actions
 }
 
-func (w *world) wantNote(part string) {
+func (w *scene) wantNote(part string) {
 	w.t.Helper()
 	if _, notes := w.plan(); !strings.Contains(words(notes), part) {
 		w.t.Errorf("nothing in the notes says %q:\n%s", part, words(notes))
@@ -169,7 +172,7 @@ func (w *world) wantNote(part string) {
 }
 
 // carry applies what was planned.
-func (w *world) carry(actions []action) {
+func (w *scene) carry(actions []action) {
 	w.t.Helper()
 	for _, a := range actions {
 		w.facts.memory.remember(w.now, a)
@@ -196,7 +199,7 @@ func (w *world) carry(actions []action) {
 }
 
 func TestNothingToDo(t *testing.T) {
-	w := newWorld(t, 3)
+	w := newScene(t, 3)
 	w.topic(1, 1, 2, 3)
 	w.pass(time.Second)
 	w.want("")
@@ -205,32 +208,32 @@ func TestNothingToDo(t *testing.T) {
 // TestLoss is R7: what makes a loss, and each thing without which there is none.
 func TestLoss(t *testing.T) {
 	tests := map[string]struct {
-		do   func(w *world) // after n3 fell silent and its lease ran out
+		do   func(w *scene) // after n3 fell silent and its lease ran out
 		want string
 		note string
 	}{
-		"lost":               {func(w *world) {}, "lose_store n3, tick", ""},
-		"lease not out":      {func(w *world) { w.peer(3, func(p *peerFacts) { p.lease = w.now.Add(time.Millisecond) }) }, "", "its lease ends in"},
-		"probe answers":      {func(w *world) { w.peer(3, func(p *peerFacts) { p.failures, p.failing = 0, time.Time{} }) }, "", "but answers"},
-		"one probe failed":   {func(w *world) { w.peer(3, func(p *peerFacts) { p.failures = 1 }) }, "", "is suspected"},
-		"failed just now":    {func(w *world) { w.peer(3, func(p *peerFacts) { p.failing = w.now.Add(-900 * time.Millisecond) }) }, "", "is suspected"},
-		"failed long ago":    {func(w *world) { w.peer(3, func(p *peerFacts) { p.failedAt = w.now.Add(-1100 * time.Millisecond) }) }, "", "is suspected"},
-		"a disk that hangs":  {func(w *world) { w.facts.unwell = "its own log write hangs" }, "", "not sure of itself: its own log write hangs"},
-		"no majority":        {func(w *world) { w.facts.proof.to = w.now.Add(-600 * time.Millisecond) }, "", "nothing was committed for 600ms"},
-		"a slow commit":      {func(w *world) { w.facts.proof.from = w.facts.proof.to.Add(-1100 * time.Millisecond) }, "", "a commit took"},
-		"elected just now":   {func(w *world) { w.facts.since = w.now.Add(-2900 * time.Millisecond) }, "", "is suspected"},
-		"elected, no proof":  {func(w *world) { w.facts.proof = span{} }, "", "nothing was committed since"},
-		"lease of old run":   {func(w *world) { w.register(3) }, "", "is suspected"},
-		"gossip says alive":  {func(w *world) { w.peer(3, func(p *peerFacts) { p.gossip = "" }) }, "lose_store n3, tick", ""},
-		"already lost":       {func(w *world) { w.apply(&state.LoseStore{Owner: w.run(3)}) }, "", "n3 is lost"},
-		"another lost":       {func(w *world) { w.apply(&state.LoseStore{Owner: w.run(2)}) }, "", "1 of 3 brokers may be lost at the same time"},
-		"another came back":  {func(w *world) { w.apply(&state.LoseStore{Owner: w.run(2)}); w.register(2) }, "lose_store n3, tick", ""},
-		"stopped cleanly":    {func(w *world) { w.apply(&state.SetStore{Owner: w.run(3), Clean: true}) }, "", "n3 is stopped"},
-		"stopped, left open": {func(w *world) { w.topic(9, 3); w.apply(&state.SetStore{Owner: w.run(3), Clean: true}) }, "lose_store n3, tick", ""},
+		"lost":               {func(w *scene) {}, "lose_store n3, tick", ""},
+		"lease not out":      {func(w *scene) { w.peer(3, func(p *peerFacts) { p.lease = w.now.Add(time.Millisecond) }) }, "", "its lease ends in"},
+		"probe answers":      {func(w *scene) { w.peer(3, func(p *peerFacts) { p.failures, p.failing = 0, time.Time{} }) }, "", "but answers"},
+		"one probe failed":   {func(w *scene) { w.peer(3, func(p *peerFacts) { p.failures = 1 }) }, "", "is suspected"},
+		"failed just now":    {func(w *scene) { w.peer(3, func(p *peerFacts) { p.failing = w.now.Add(-900 * time.Millisecond) }) }, "", "is suspected"},
+		"failed long ago":    {func(w *scene) { w.peer(3, func(p *peerFacts) { p.failedAt = w.now.Add(-1100 * time.Millisecond) }) }, "", "is suspected"},
+		"a disk that hangs":  {func(w *scene) { w.facts.unwell = "its own log write hangs" }, "", "not sure of itself: its own log write hangs"},
+		"no majority":        {func(w *scene) { w.facts.proof.to = w.now.Add(-600 * time.Millisecond) }, "", "nothing was committed for 600ms"},
+		"a slow commit":      {func(w *scene) { w.facts.proof.from = w.facts.proof.to.Add(-1100 * time.Millisecond) }, "", "a commit took"},
+		"elected just now":   {func(w *scene) { w.facts.since = w.now.Add(-2900 * time.Millisecond) }, "", "is suspected"},
+		"elected, no proof":  {func(w *scene) { w.facts.proof = span{} }, "", "nothing was committed since"},
+		"lease of old run":   {func(w *scene) { w.register(3) }, "", "is suspected"},
+		"gossip says alive":  {func(w *scene) { w.peer(3, func(p *peerFacts) { p.gossip = "" }) }, "lose_store n3, tick", ""},
+		"already lost":       {func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(3)}) }, "", "n3 is lost"},
+		"another lost":       {func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(2)}) }, "", "1 of 3 brokers may be lost at the same time"},
+		"another came back":  {func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(2)}); w.register(2) }, "lose_store n3, tick", ""},
+		"stopped cleanly":    {func(w *scene) { w.apply(&state.SetStore{Owner: w.run(3), Clean: true}) }, "", "n3 is stopped"},
+		"stopped, left open": {func(w *scene) { w.topic(9, 3); w.apply(&state.SetStore{Owner: w.run(3), Clean: true}) }, "lose_store n3, tick", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 3)
+			w := newScene(t, 3)
 			w.silence(3)
 			w.pass(4 * time.Second)
 			test.do(w)
@@ -242,7 +245,7 @@ func TestLoss(t *testing.T) {
 
 // TestGossipAloneLosesNobody: neither what gossip says nor failed probes count while leases are renewed.
 func TestGossipAloneLosesNobody(t *testing.T) {
-	w := newWorld(t, 3)
+	w := newScene(t, 3)
 	w.topic(1, 3)
 	for range 240 {
 		w.pass(250 * time.Millisecond)
@@ -257,7 +260,7 @@ func TestGossipAloneLosesNobody(t *testing.T) {
 // TestResumedLeaderJudgesNobody: a leader that stood still finds all leases run out and all probes failed, and must begin
 // to count anew.
 func TestResumedLeaderJudgesNobody(t *testing.T) {
-	w := newWorld(t, 3)
+	w := newScene(t, 3)
 	w.silence(2)
 	w.silence(3)
 	w.pass(20 * time.Second)
@@ -273,7 +276,7 @@ func TestResumedLeaderJudgesNobody(t *testing.T) {
 
 // TestMassExpiryLosesAThird: nine brokers of which six fall silent.
 func TestMassExpiryLosesAThird(t *testing.T) {
-	w := newWorld(t, 9)
+	w := newScene(t, 9)
 	w.topic(1, 9, 9)
 	w.topic(2, 8)
 	for n := 4; n <= 9; n++ {
@@ -289,11 +292,11 @@ func TestMassExpiryLosesAThird(t *testing.T) {
 	w.wantNote("3 of 9 brokers may be lost at the same time")
 }
 
-func mustPlan(w *world) []action { a, _ := w.plan(); return a }
+func mustPlan(w *scene) []action { a, _ := w.plan(); return a }
 
 // TestLeaderNeverLosesItself: a lone broker, or one whose own lease ran out.
 func TestLeaderNeverLosesItself(t *testing.T) {
-	w := newWorld(t, 1)
+	w := newScene(t, 1)
 	w.topic(1, 1)
 	w.silence(1)
 	w.pass(time.Minute)

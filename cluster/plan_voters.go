@@ -73,7 +73,7 @@ func (p *planning) fit(s *state.Store) bool {
 	if s == nil || s.Status != state.StoreActive || s.Clean || !p.leased(s) || p.f.peers[s.ID].failures > 0 {
 		return false
 	}
-	return p.f.peers[s.ID].applied+voterLag >= p.c.view.Index()
+	return p.f.peers[s.ID].applied+voterLag >= p.f.head
 }
 
 // welcome adds a registered store that Raft does not know, or knows under another address.

@@ -1,0 +1,166 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/danubemq/danube/meta"
+	"github.com/danubemq/danube/meta/state"
+)
+
+// opProbe is the leader's question whether a broker lives.
+const opProbe = ownPrefix + "probe"
+
+// probePatience is how long a broker waits for the index that a probe names before it says how far it is.
+const probePatience = 200 * time.Millisecond
+
+// Control has this broker do the leader's duties whenever node leads, and answer the probes of whoever leads. It is
+// called once, after Attach; Close ends it.
+func (c *Cluster) Control(node *meta.Node, d Duties) (*Controller, error) {
+	metrics, err := newControllerMetrics(d.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("register controller metrics: %w", err)
+	}
+	ctl := &Controller{
+		office: c.office(node), metrics: metrics, log: cmp.Or(c.cfg.Log, slog.New(slog.DiscardHandler)),
+		set: settings{
+			voters: cmp.Or(d.Voters, 3), lease: c.cfg.Lease, drainParallel: cmp.Or(d.DrainParallel, 16),
+		},
+	}
+	c.peers.handle(opProbe, func(ctx context.Context, _ state.StoreID, body []byte) ([]byte, error) {
+		return c.serveProbe(ctx, node, body)
+	})
+	ctx := c.live()
+	c.workers.Go(func() {
+		defer metrics.unregister()
+		ctl.run(ctx)
+	})
+	return ctl, nil
+}
+
+func (c *Cluster) office(node *meta.Node) office {
+	return office{
+		self:       c.cfg.Identity.Store,
+		now:        func() time.Time { return onClock(c.cfg.Boottime()) },
+		view:       node.View,
+		changed:    node.Changed,
+		leading:    node.Leading,
+		leadership: node.Leadership,
+		propose:    node.Propose,
+		barrier:    node.Barrier,
+		unwell:     func() string { return unwell(node.Healthy()) },
+		servers:    node.Servers,
+		change:     func(ctx context.Context, a action) error { return changeServers(ctx, node, a) },
+		lease: func(store state.StoreID) (granted, time.Time) {
+			g, _ := c.leases.of(store)
+			return g, onClock(g.Until)
+		},
+		condemn: func(o state.Owner, term uint64) bool { return c.leases.condemn(o, term, c.cfg.Boottime()) },
+		pardon:  c.leases.pardon,
+		members: c.Members,
+		broken:  c.peers.broken,
+		probe:   c.probe,
+	}
+}
+
+// onClock makes a time of a reading of the boottime clock.
+func onClock(d time.Duration) time.Time { return time.Unix(0, 0).Add(d) }
+
+// unwell says why a leader in this health must not judge others (R7).
+func unwell(h meta.Health) string {
+	switch {
+	case h.OldestWrite > proofTime:
+		return fmt.Sprintf("a write of its log has been unfinished for %v", waited(h.OldestWrite))
+	case h.LastContact > proofAge:
+		return fmt.Sprintf("no majority of the voters has answered for %v", waited(h.LastContact))
+	}
+	return ""
+}
+
+func changeServers(ctx context.Context, node *meta.Node, a action) error {
+	switch a.kind {
+	case doAdd:
+		return node.AddServer(ctx, a.server)
+	case doPromote:
+		return node.Promote(ctx, a.store)
+	case doDemote:
+		return node.Demote(ctx, a.store)
+	case doDrop:
+		return node.RemoveServer(ctx, a.store)
+	case doTransfer:
+		return node.Transfer(ctx, &a.store)
+	}
+	return fmt.Errorf("change the members of Raft: %s is no such change", a.kind)
+}
+
+// broken says whether the connection to a broker has ended since it was last used.
+func (p *peers) broken(store state.StoreID) bool {
+	p.mu.Lock()
+	l := p.links[store]
+	p.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session != nil && !l.session.alive()
+}
+
+// probe asks a broker for a sign of life.
+func (c *Cluster) probe(ctx context.Context, p probe) (probeAnswer, error) {
+	var answer probeAnswer
+	body, err := encode(p.index)
+	if err != nil {
+		return answer, err
+	}
+	var b []byte
+	if p.fresh {
+		b, err = c.peers.callOnce(ctx, p.store, c.addresses(p.store), opProbe, body)
+	} else {
+		b, err = c.Call(ctx, p.store, opProbe, body)
+	}
+	if err != nil {
+		return answer, err
+	}
+	return answer, decode(b, &answer)
+}
+
+// callOnce makes a request on a connection of its own.
+func (p *peers) callOnce(ctx context.Context, to state.StoreID, addresses []string, op string, body []byte) ([]byte, error) {
+	err := fmt.Errorf("%w: no address of store %s is known", ErrUnreachable, to)
+	for _, a := range addresses {
+		conn, _, cerr := p.connect(ctx, kindRequest, a, to)
+		if cerr != nil {
+			err = cerr
+			continue
+		}
+		s := newSession(conn, p.timing)
+		s.run()
+		answer, err := s.call(ctx, op, body)
+		s.fail(errors.New("answered"))
+		s.workers.Wait()
+		return answer, err
+	}
+	return nil, err
+}
+
+// serveProbe says how far this broker is, if need be after a moment's wait for the index that the leader names.
+func (c *Cluster) serveProbe(ctx context.Context, node *meta.Node, body []byte) ([]byte, error) {
+	var index uint64
+	if err := decode(body, &index); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	if err := node.WaitIndex(ctx, index); err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	health := node.Healthy()
+	return encode(probeAnswer{
+		Applied: node.View().Index(), Unfinished: max(c.cfg.OldestWrite(), health.OldestWrite, health.OldestApply),
+	})
+}
