@@ -162,11 +162,12 @@ func (c *Cluster) decide(name string, f func(*founder) error) error {
 func (c *Cluster) driveProposal(ctx context.Context, s step) error {
 	c.mu.Lock()
 	p := c.founder.disk.Pledge
-	c.mu.Unlock()
 	if p == nil || p.Cluster != s.cluster {
+		c.mu.Unlock()
 		return nil // it gave way to another meanwhile
 	}
-	body, err := encode(p)
+	body, err := encode(c.founder.request())
+	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -245,14 +246,14 @@ func (c *Cluster) ask(ctx context.Context, who founded, op string, body []byte, 
 }
 
 func (c *Cluster) serveHold(_ context.Context, _ state.StoreID, body []byte) ([]byte, error) {
-	var p pledge
-	if err := decode(body, &p); err != nil {
+	var r holdRequest
+	if err := decode(body, &r); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cfg.At("before held")
-	a, err := c.founder.hold(p, c.facts())
+	a, err := c.founder.hold(r, c.facts())
 	if err != nil {
 		return nil, err
 	}

@@ -254,7 +254,7 @@ func (f *founder) propose(cluster [16]byte, list []founded) error {
 // holdAnswer says whether a broker holds to a proposal.
 type holdAnswer struct {
 	Held  bool      `msgpack:"h,omitempty"`
-	Needs []founded `msgpack:"n,omitempty"` // its seeds, who must hold to it too
+	Needs []founded `msgpack:"n,omitempty"` // who must hold to it too: its seeds; of a refusal, lower ones
 	// Of a refusal:
 	Why   string    `msgpack:"w,omitempty"`
 	Final bool      `msgpack:"f,omitempty"` // belongs to another cluster, so it never will
@@ -262,8 +262,27 @@ type holdAnswer struct {
 	List  []founded `msgpack:"l,omitempty"` // of that proposal
 }
 
+// holdRequest asks a broker to hold to a proposal.
+type holdRequest struct {
+	Pledge pledge          `msgpack:"p"`
+	Held   []state.StoreID `msgpack:"h,omitempty"` // who does already
+}
+
+// request is what this broker asks for its own proposal.
+func (f *founder) request() holdRequest {
+	r := holdRequest{Pledge: *f.disk.Pledge}
+	for id, w := range f.wards {
+		if w.held {
+			r.Held = append(r.Held, id)
+		}
+	}
+	slices.SortFunc(r.Held, compareStores)
+	return r
+}
+
 // hold answers a proposer. It has the pledge on disk before it says yes.
-func (f *founder) hold(p pledge, k facts) (holdAnswer, error) {
+func (f *founder) hold(r holdRequest, k facts) (holdAnswer, error) {
+	p := r.Pledge
 	if err := checkProposal(p); err != nil {
 		return holdAnswer{}, err
 	}
@@ -285,8 +304,8 @@ func (f *founder) hold(p pledge, k facts) (holdAnswer, error) {
 		}
 		return a, nil
 	}
-	if why := f.objection(p, k); why != "" {
-		return holdAnswer{Why: why}, nil
+	if a := f.objection(r, k); a.Why != "" {
+		return a, nil
 	}
 	if mine == nil || mine.Cluster != p.Cluster {
 		// If this broker had a proposal of its own, it gives way to the lower one, and its holders will hear so from it.
@@ -298,24 +317,30 @@ func (f *founder) hold(p pledge, k facts) (holdAnswer, error) {
 	return holdAnswer{Held: true, Needs: k.seeds}, nil
 }
 
-// objection says why this broker does not hold to p now; empty: it may.
-func (f *founder) objection(p pledge, k facts) string {
+// objection says why this broker does not hold to a proposal now; an empty answer: it may.
+func (f *founder) objection(r holdRequest, k facts) holdAnswer {
+	p := r.Pledge
+	refuse := func(format string, args ...any) holdAnswer { return holdAnswer{Why: fmt.Sprintf(format, args...)} }
 	if len(k.missing) > 0 {
-		return fmt.Sprintf("store %s waits for seeds %s", f.self, strings.Join(k.missing, ", "))
+		return refuse("store %s waits for seeds %s", f.self, strings.Join(k.missing, ", "))
 	}
 	listed := p.names(f.self)
 	if listed && f.expect != len(p.List) {
-		return fmt.Sprintf("store %s was started with --expect %d, and %d are proposed", f.self, f.expect, len(p.List))
+		return refuse("store %s was started with --expect %d, and %d are proposed", f.self, f.expect, len(p.List))
 	}
 	for _, n := range k.visible {
-		switch {
-		case n.cluster != [16]byte{} && n.cluster != p.Cluster:
-			return fmt.Sprintf("store %s sees broker %s of cluster %x", f.self, n.name, n.cluster)
-		case listed && f.disk.Pledge == nil && n.expect > 0 && n.cluster == [16]byte{} && compareStores(n.Store, p.Proposer) < 0:
-			return fmt.Sprintf("store %s sees store %s, which is lower than the proposer", f.self, n.Store)
+		if n.cluster != [16]byte{} && n.cluster != p.Cluster {
+			return refuse("store %s sees broker %s of cluster %x", f.self, n.name, n.cluster)
+		}
+		lower := n.cluster == [16]byte{} && n.expect > 0 && compareStores(n.Store, p.Proposer) < 0
+		if listed && f.disk.Pledge == nil && lower && !slices.Contains(r.Held, n.Store) {
+			a := refuse("store %s sees store %s, which is lower than the proposer", f.self, n.Store)
+			// It may wait in its turn for one who holds to this proposal already; so it must agree or go first.
+			a.Needs = []founded{n.founded}
+			return a
 		}
 	}
-	return ""
+	return holdAnswer{}
 }
 
 const maxFounders = 64
@@ -352,6 +377,7 @@ func (f *founder) heard(cluster [16]byte, from state.StoreID, a holdAnswer, k fa
 		return giveUp // the lower one wins
 	default:
 		f.wards[from].why = a.Why
+		f.need(a.Needs)
 		if a.Other != nil {
 			f.need([]founded{*a.Other}) // which then gives way to this lower one
 		}
