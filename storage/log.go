@@ -147,10 +147,12 @@ func extentsOf(ranges []Range) []wal.Extent {
 	return list
 }
 
-// SetRanges tells of ranges that have changed since the log was opened, so that
-// gaps are named by what became of them, and what another store holds is known.
+// SetRanges tells of ranges that have changed since the log was opened: what came
+// back is read, gaps are named by what became of them, and what another store
+// holds is known. Who reads meanwhile may meet a gap that is none any more: what
+// lies in a range is never one, so whoever passes gaps looks at the ranges again.
 func (l *Log) SetRanges(ranges []Range) {
-	l.Log.SetAway(extentsOf(ranges))
+	l.Log.SetExtents(extentsOf(ranges))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ranges = ranges

@@ -150,7 +150,7 @@ func TestOwnedElsewhereInBetween(t *testing.T) {
 	if e, ok := errors.AsType[*Elsewhere](err); !ok || e.From != 4 || e.To != 10 {
 		t.Fatalf("read what is elsewhere: %v", err)
 	}
-	r.log.SetAway([]Extent{{1, 0, 4, false}, {2, 4, 10, false}})
+	r.log.SetExtents([]Extent{{1, 0, 4, false}, {2, 4, 10, false}})
 	_, err = reader.Next(1)
 	if d, ok := errors.AsType[*Damage](err); !ok || d.From != 4 || d.To != 10 {
 		t.Fatalf("read what should be here: %v", err)

@@ -2,6 +2,7 @@ package wal
 
 import (
 	"math"
+	"slices"
 	"sort"
 )
 
@@ -37,16 +38,31 @@ func (x extents) begin(epoch, end, start uint64) extents {
 	return append(x, Extent{Epoch: epoch, Start: start, End: math.MaxUint64})
 }
 
-// SetAway tells anew which of the extents this store need not hold.
-func (l *Log) SetAway(list []Extent) {
+// SetExtents tells anew which epochs give which offsets their value, once that
+// has changed: offsets that came back, that others took over, or whose files are
+// here now. The epoch that is being written stays as the log knows it, unless
+// the list has it open too.
+func (l *Log) SetExtents(list []Extent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range l.extents {
-		x := &l.extents[i]
-		for _, y := range list {
-			if y.Epoch == x.Epoch && y.Start == x.Start {
-				x.Away = y.Away
-			}
+	if !l.door.open || len(l.extents) == 0 {
+		l.extents = slices.Clone(list)
+		return
+	}
+	own := l.extents[len(l.extents)-1]
+	known := slices.ContainsFunc(list, func(x Extent) bool { return x.Epoch == own.Epoch && x.End == math.MaxUint64 })
+	out := make(extents, 0, len(list)+1)
+	for _, x := range list {
+		switch {
+		case x.Epoch == own.Epoch && known:
+			out = append(out, x)
+		case x.Epoch != own.Epoch && x.Start < own.Start:
+			x.End = min(x.End, own.Start)
+			out = append(out, x)
 		}
 	}
+	if !known {
+		out = append(out, own)
+	}
+	l.extents = out
 }

@@ -107,6 +107,52 @@ func (l *Log) ImportSessions(b []byte) error {
 	return nil
 }
 
+// MergeSessions adds the producer table of a store that came back to that of the
+// log, which is paused (R15): from now on a batch that it holds is known here. It
+// is durable when it returns nil, with the file that was being written, which is
+// closed for it. Doing it again does it once.
+func (l *Log) MergeSessions(b []byte) error {
+	footer, err := segment.ReadFooter(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSessions, err)
+	}
+	table, err := footer.Producers()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSessions, err)
+	}
+	t := l.tier
+	l.mu.Lock()
+	switch {
+	case l.door.err != nil:
+		err = l.door.err
+	case l.door.closed:
+		err = ErrClosed
+	case !l.door.paused || l.tail.pending > 0:
+		err = errors.New("merge producers: the log is not paused")
+	default:
+		l.producers.merge(table)
+		l.unmarked = false // nobody writes behind the last batch of the file meanwhile
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return ErrClosed
+	}
+	t.work.Add(1)
+	t.mu.Unlock()
+	defer t.work.Done()
+	t.leave(l)
+	if err := t.finish(l); err != nil {
+		t.poison(err)
+		return err
+	}
+	return nil
+}
+
 // keepSessions writes the segment without messages that carries a table. l.mu is
 // held: the log is not in use yet.
 func (l *Log) keepSessions(epoch, end uint64, table *segment.Producers) (*file, error) {

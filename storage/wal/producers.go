@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -165,6 +166,57 @@ func (p *producers) forget(b batch.Batch) {
 	h.next = b.Sequence()
 	for n := len(h.batches); n > 0 && h.batches[n-1].sequence >= h.next; n-- {
 		h.batches = h.batches[:n-1]
+	}
+}
+
+// merge adds what another table knows: sessions, and of those that are here too
+// the batches whose sequences were not stored here. Of a sequence that both have
+// the batch that is here counts.
+func (p *producers) merge(t *segment.Producers) {
+	t.Each(func(s *segment.Session) bool {
+		if s.Len() > 0 {
+			p.mergeSession(s)
+		}
+		return true
+	})
+	all := slices.Collect(maps.Values(p.sessions))
+	slices.SortFunc(all, func(a, b *history) int {
+		return cmp.Or(cmp.Compare(a.lastTime, b.lastTime), cmp.Compare(a.key.producer, b.key.producer), cmp.Compare(a.key.number, b.key.number))
+	})
+	for _, h := range all {
+		p.touch(h)
+	}
+	for len(p.sessions) > maxSessions || p.newest != nil && p.newest.lastTime-p.oldest.lastTime > sessionAge {
+		p.drop(p.oldest)
+	}
+}
+
+func (p *producers) mergeSession(s *segment.Session) {
+	key := session{s.Producer, s.Session}
+	h := p.sessions[key]
+	if h == nil {
+		if p.sessions == nil {
+			p.sessions = make(map[session]*history)
+		}
+		h = &history{key: key}
+		p.sessions[key] = h
+	}
+	for i := range s.Len() {
+		x := s.Sent(i)
+		end := x.Sequence + uint64(x.Count)
+		at, _ := slices.BinarySearchFunc(h.batches, x.Sequence, func(b stored, seq uint64) int { return cmp.Compare(b.sequence, seq) })
+		if at < len(h.batches) && h.batches[at].sequence < end {
+			continue
+		}
+		if at > 0 && h.batches[at-1].sequence+uint64(h.batches[at-1].count) > x.Sequence {
+			continue
+		}
+		h.batches = slices.Insert(h.batches, at, stored{sequence: x.Sequence, offset: x.Base, time: x.AppendTime, count: x.Count, crc: x.CRC})
+		h.next = max(h.next, end)
+		h.lastTime = max(h.lastTime, x.AppendTime)
+	}
+	if n := len(h.batches) - window; n > 0 {
+		h.batches = slices.Delete(h.batches, 0, n)
 	}
 }
 
