@@ -3,7 +3,10 @@
 //
 // Open gives a Node. Propose replicates a command and answers with its result; View shows the state as far as this
 // broker has applied it, immutable and for nothing; Changed and WaitIndex tell when there is more to see. One voter or
-// five, the code is the same.
+// five, the code is the same: a follower forwards what it proposes to the leader and returns when its own view shows it.
+//
+// Leader, Leading and Leadership say who leads; AddServer, Promote, Demote, RemoveServer and Transfer change who may.
+// Backup, Restore and Recover are for the day on which the majority is gone.
 //
 // # Files
 //
@@ -14,9 +17,12 @@
 //
 // # Goroutines
 //
-// Raft's own three (main loop, state machine, snapshots); one that takes a snapshot when the log has grown by many
-// bytes; one for each call whose answer Raft still owes, because Raft may leave it unanswered for ever. Close waits for
-// all of them.
+// Raft's own three (main loop, state machine, snapshots), and on a leader two for each follower; one that takes a
+// snapshot when the log has grown by many bytes; one that watches who leads; one for each call whose answer Raft still
+// owes, because Raft may leave it unanswered for ever; one for each request at the leader, to give it up when another
+// leads; one for each incoming stream; one for each server that this one has led, to tell it what is committed. Close
+// waits for all of them.
 //
-// Lock order: Node.mu, machine.mu and store.mu are leaves; nothing is called with one held but the file system.
+// Lock order: transport.mu before streams.mu; the other locks are leaves. Nothing is called with one held but the file
+// system.
 package meta

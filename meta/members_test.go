@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/danubemq/danube/meta/state"
 )
@@ -241,48 +240,4 @@ func TestAllMoveAtOnce(t *testing.T) {
 	if n := g.same(); n != 2 {
 		t.Fatalf("%d topics", n)
 	}
-}
-
-// TestRemovedAndIsolatedServersDisturbNobody: cut off for two seconds, in which it would like to be elected, removed
-// meanwhile, back again: term and leader stay (A54).
-func TestRemovedAndIsolatedServersDisturbNobody(t *testing.T) {
-	t.Parallel()
-	for name, remove := range map[string]bool{"isolated": false, "removed": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := startGroup(t, 3)
-			i := g.follower()
-			g.isolate(i)
-			leader := g.leader()
-			n := g.node(leader)
-			if remove {
-				g.onLeader("it is removed", func(ctx context.Context, n *Node) error { return n.RemoveServer(ctx, storeOf(i)) })
-			}
-			term := n.Term()
-			wait(2 * time.Second)
-			if g.node(i).Term() > term {
-				t.Errorf("the isolated server is in term %d, the others in %d", g.node(i).Term(), term)
-			}
-			g.heal()
-			wait(2 * time.Second)
-			propose(t, n, createTopic(1))
-			if now, leads := n.Leading(); !leads || now != term {
-				t.Fatalf("term %d became %d, leads: %v", term, n.Term(), leads)
-			}
-			if !remove {
-				if g.same() != 1 {
-					t.Fatal("the isolated server did not catch up")
-				}
-			} else if g.node(i).View().TopicCount() != 0 {
-				t.Fatal("a removed server still gets commands")
-			}
-		})
-	}
-}
-
-// wait lets real time pass in which nothing must happen.
-func wait(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	<-timer.C
 }
