@@ -63,6 +63,26 @@ func register(i int) *state.RegisterStore {
 	return &state.RegisterStore{Store: state.StoreID{0xee, byte(i), byte(i >> 8)}, Broker: fmt.Sprint(i), Nonce: [16]byte{byte(i), byte(i >> 8), 1}}
 }
 
+// registerThrough proposes register(i) through node w, or another while that one does not run, until it is answered.
+func (g *group) registerThrough(w, i int) uint64 {
+	for {
+		n := g.node(w)
+		if n == nil {
+			n = g.running()[0]
+		}
+		ctx, cancel := context.WithTimeout(g.t.Context(), 20*time.Second)
+		r, err := n.Propose(ctx, register(i))
+		cancel()
+		if err == nil {
+			return r.Incarnation
+		}
+		if !errors.Is(err, ErrClosed) && !errors.Is(err, ErrUnknown) {
+			g.t.Errorf("proposal %d: %v", i, err)
+			return 0
+		}
+	}
+}
+
 // TestLeadersComeAndGoUnderLoad: proposals through all brokers while leaders are killed, cut off and deposed. What was
 // said to be applied is there, once, with the number that was answered, and nothing that was not proposed.
 func TestLeadersComeAndGoUnderLoad(t *testing.T) {
@@ -82,26 +102,11 @@ func TestLeadersComeAndGoUnderLoad(t *testing.T) {
 				default:
 				}
 				i := int(next.Add(1))
-				for {
-					n := g.node(w)
-					if n == nil {
-						n = g.running()[0]
-					}
-					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-					r, err := n.Propose(ctx, register(i))
-					cancel()
-					if err == nil {
-						mu.Lock()
-						answered[i] = r.Incarnation
-						mu.Unlock()
-						done.Add(1)
-						break
-					}
-					if !errors.Is(err, ErrClosed) && !errors.Is(err, ErrUnknown) {
-						t.Errorf("proposal %d: %v", i, err)
-						break
-					}
-				}
+				number := g.registerThrough(w, i)
+				mu.Lock()
+				answered[i] = number
+				mu.Unlock()
+				done.Add(1)
 			}
 		})
 	}
