@@ -52,6 +52,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), founded: map[[16]byte]bool{}}
 	w.sparse = w.rng.IntN(2) == 0
 	order := w.rng.Perm(6)
+	hubs := w.rng.IntN(2) == 0
 	for i := range 6 {
 		b := &modelBroker{id: store(byte(1 + order[i])), number: i, expect: 3}
 		// A ring through all, so that seeds lead from each to each, and some more.
@@ -60,6 +61,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 			if s := w.rng.IntN(6); !slices.Contains(b.seeds, s) {
 				b.seeds = append(b.seeds, s)
 			}
+		}
+		if hubs {
+			b.seeds = []int{0, 1} // what two proposals have in common may be these two alone
 		}
 		w.brokers = append(w.brokers, b)
 	}
