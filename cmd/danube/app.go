@@ -65,7 +65,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.brokers, "broker", "",
 		"address of a broker, or a comma list tried in turn (DANUBE_BROKER, else "+defaultBroker+")")
 	root.AddCommand(a.standalone(), a.produce(), a.consume(), a.topic(), a.subscription(), a.segment(), a.wal(),
-		a.benches(), a.cluster(), a.configuration(), a.completion(), a.version())
+		a.benches(), a.broker(), a.cluster(), a.configuration(), a.completion(), a.version())
 	return root
 }
 

@@ -3,15 +3,34 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/protocol"
 )
 
 // cluster is `danube cluster`.
 func (a *app) cluster() *cobra.Command {
-	return group("cluster", "Look at the cluster", a.clusterStatus())
+	return group("cluster", "Look at the cluster, and mend its metadata",
+		a.clusterStatus(), a.clusterPromote(), a.clusterDemote(), a.clusterSnapshot(), a.clusterRestore())
+}
+
+func (a *app) clusterPromote() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "promote BROKER", Short: "Give a broker a vote on the metadata",
+		Long: "The cluster keeps as many voters as cluster.voters says by itself; this chooses one. Waits until the broker has caught up.",
+	}
+	return a.act(cmd, "promote", "votes", (*client.Admin).Promote)
+}
+
+func (a *app) clusterDemote() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "demote BROKER", Short: "Take a broker's vote",
+		Long: "It goes on serving topics. While fewer vote than cluster.voters says, the cluster gives the vote to a broker again.",
+	}
+	return a.act(cmd, "demote", "votes no longer", (*client.Admin).Demote)
 }
 
 func (a *app) clusterStatus() *cobra.Command {
@@ -36,14 +55,92 @@ func (a *app) clusterStatus() *cobra.Command {
 }
 
 func printStatus(w io.Writer, s protocol.Status) error {
-	fmt.Fprintf(w, "cluster  %s (%s)\nleader   %s\nready    %s\ntopics   %s\n", s.Cluster, s.ClusterID, s.Leader, yesNo(s.Ready), grouped(s.Topics))
+	leader := s.Leader
+	if leader == "" {
+		leader = "none known to " + s.Broker
+	}
+	fmt.Fprintf(w, "cluster     %s (%s)", s.Cluster, s.ClusterID)
+	if s.History > 0 {
+		fmt.Fprintf(w, ", history %d", s.History)
+	}
+	fmt.Fprintf(w, "\nanswered    %s (%s)\nleader      %s\nready       %s\ntopics      %s\n", s.Broker, s.Release, leader, yesNo(s.Ready), grouped(s.Topics))
+	if s.Durability != "" {
+		fmt.Fprintf(w, "durability  %s\n", strings.TrimPrefix(s.Durability, "durability "))
+	}
+	if s.Moving > 0 {
+		fmt.Fprintf(w, "moving      %s\n", plural(s.Moving, "partition"))
+	}
 	for _, reason := range s.Degraded {
-		fmt.Fprintf(w, "degraded %s\n", reason)
+		fmt.Fprintf(w, "degraded    %s\n", reason)
+	}
+	for _, reason := range unwell(s) {
+		fmt.Fprintf(w, "degraded    %s\n", reason)
 	}
 	fmt.Fprintln(w)
-	t := table{header: []string{"broker", "address", "state", "votes", "incarnation", "store"}}
+	t := table{header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies", "applied"}}
 	for _, b := range s.Brokers {
-		t.add(b.Name, b.Address, b.State, yesNo(b.Voter), u64(b.Incarnation), b.Store)
+		state := b.State
+		if b.Reason != "" {
+			state += ": " + b.Reason
+		}
+		t.add(b.Name, b.Address, state, seen(b.Gossip), votes(b), fmt.Sprint(b.Partitions), fmt.Sprint(b.OnlyCopies), u64(b.Applied))
 	}
 	return t.print(w)
+}
+
+// lagging is how many entries of the metadata a broker may be behind before it is said.
+const lagging = 1000
+
+// unwell is what is not well by the figures of a status, in words and with what to type. What the broker said of the
+// same broker in its own words is not said again.
+func unwell(s protocol.Status) []string {
+	var out []string
+	if s.Leader == "" {
+		out = append(out, "no leader is known: fewer than half of the voters reach each other; nothing can be created or moved until they do. If they are lost for good: danube cluster recover")
+	}
+	if s.Ownerless > 0 {
+		out = append(out, plural(s.Ownerless, "partition")+" without an owner that serves: the leader finds one when the old owner's lease is over")
+	}
+	if s.Orphaned > 0 {
+		out = append(out, plural(s.Orphaned, "range")+" of offsets orphaned: what was acknowledged there lies on a broker that is away. Start that broker; if its disk is gone: danube topic resolve TOPIC:N --lost")
+	}
+	newest := uint64(0)
+	for _, b := range s.Brokers {
+		newest = max(newest, b.Applied)
+	}
+	for _, b := range s.Brokers {
+		if reason := brokerUnwell(b, newest); reason != "" && !named(s.Degraded, b.Name) {
+			out = append(out, reason)
+		}
+	}
+	return out
+}
+
+// named reports whether one of the reasons begins with a broker, or speaks of it.
+func named(reasons []string, broker string) bool {
+	for _, r := range reasons {
+		for word := range strings.FieldsSeq(r) {
+			if strings.Trim(word, ",.:;()'\"") == broker {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// brokerUnwell says what is not well with a broker, "" when nothing is. newest is the metadata's newest index.
+func brokerUnwell(b protocol.BrokerStatus, newest uint64) string {
+	switch {
+	case b.State == "lost":
+		return fmt.Sprintf("%s is lost: others serve its topics; start it again, or if it is gone for good: danube broker remove %s", b.Name, b.Name)
+	case b.State == "stopped":
+		return b.Name + " was stopped in order: messages that lie only there can be read when it is back"
+	case b.Gossip == "suspect" || b.Gossip == "dead":
+		return fmt.Sprintf("%s is suspected: it does not answer gossip; its topics move when its lease is over", b.Name)
+	case b.State == "draining":
+		return fmt.Sprintf("%s is draining: %s to move, %s to copy", b.Name, plural(b.Partitions, "partition"), plural(b.OnlyCopies, "range"))
+	case b.Applied > 0 && newest-b.Applied > lagging:
+		return fmt.Sprintf("%s lags: %s entries of the metadata behind", b.Name, grouped(newest-b.Applied))
+	}
+	return ""
 }

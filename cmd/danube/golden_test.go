@@ -60,7 +60,12 @@ func exampleMessages() []client.Message {
 
 func exampleStatus() protocol.Status {
 	return protocol.Status{Cluster: "danube", ClusterID: "0f0e", Broker: "n1", Release: "1.0.0", Leader: "n1", Ready: true, Topics: 12,
-		Degraded: []string{"disk is 91 % full"}, Brokers: []protocol.BrokerStatus{{Name: "n1", Store: "aa", Address: "127.0.0.1:6650", State: "active", Voter: true, Incarnation: 7}}}
+		Durability: "durability local: one copy, on the disk of the broker that owns the topic", History: 1, Orphaned: 2, Moving: 1,
+		Degraded: []string{"disk is 91 % full"}, Brokers: []protocol.BrokerStatus{
+			{Name: "n1", Store: "aa", Address: "127.0.0.11:6650", State: "active", Voter: true, Incarnation: 7, Leader: true, Peer: "127.0.0.11:7650", HTTP: "127.0.0.11:8650", Gossip: "alive", Partitions: 7, OnlyCopies: 9, Applied: 5012},
+			{Name: "n2", Store: "bb", Address: "127.0.0.12:6650", State: "active", Voter: true, Incarnation: 3, Peer: "127.0.0.12:7650", HTTP: "127.0.0.12:8650", Gossip: "alive", Partitions: 5, OnlyCopies: 5, Applied: 5010},
+			{Name: "n3", Store: "cc", Address: "127.0.0.13:6650", State: "lost", Voter: true, Incarnation: 4, Peer: "127.0.0.13:7650", HTTP: "127.0.0.13:8650", Gossip: "dead", OnlyCopies: 1, Applied: 4711, Reason: "silent since 2026-01-31T12:00:00.000Z"},
+		}}
 }
 
 func exampleSegment() segmentReport {
@@ -84,7 +89,13 @@ func TestGoldenJSON(t *testing.T) {
 		"topic-truncate":        &protocol.Truncated{Was: 0, LogStart: 500, Unacked: 20},
 		"subscription-list":     &protocol.SubList{Subscriptions: []protocol.SubDescription{sub}},
 		"subscription-describe": &sub,
+		"topic-move":            exampleMoved(),
 		"cluster-status":        &status,
+		"broker-list":           &protocol.BrokerList{Brokers: status.Brokers},
+		"broker-list-empty":     &protocol.BrokerList{},
+		"broker-describe":       exampleBroker(),
+		"broker-done":           brokerDone{"n3", "drained"},
+		"cluster-snapshot":      snapshotDone{"danube.snapshot", 123456},
 		"segment-verify":        exampleSegment(),
 		"wal-verify":            walReport{Directory: "d", Files: 1, Bytes: 8192, Messages: 4, Partitions: []walPartition{{Topic: "/default/orders", TopicID: "0001", Files: 1, Bytes: 8192, Messages: 4, First: 5, End: 9}}},
 		"config-check":          checkReport{File: "danube.yaml", Problems: []string{"danube.yaml:1: unknown key x"}},
@@ -131,6 +142,9 @@ func TestGoldenTables(t *testing.T) {
 		"topic-verify":          func(b *bytes.Buffer) error { return printVerify(b, exampleVerify()) },
 		"topic-peek":            func(b *bytes.Buffer) error { return printPeek(b, exampleMessages(), "text") },
 		"cluster-status":        func(b *bytes.Buffer) error { return printStatus(b, exampleStatus()) },
+		"broker-list":           func(b *bytes.Buffer) error { return brokerTable(b, exampleStatus().Brokers) },
+		"broker-describe":       func(b *bytes.Buffer) error { return describeBroker(b, exampleBroker(), false) },
+		"broker-describe-all":   func(b *bytes.Buffer) error { return describeBroker(b, exampleBroker(), true) },
 		"segment-verify":        func(b *bytes.Buffer) error { return printSegmentReport(b, exampleSegment()) },
 		"bench": func(b *bytes.Buffer) error {
 			return benchTable(b, bench.Result{Messages: 1_000_000, Bytes: 1 << 30, Seconds: 1.5, Rate: 666666.7, P50: 100, P99: 900.5, P999: 2000, Max: 31000, Errors: 0}, "of a test")

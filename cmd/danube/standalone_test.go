@@ -207,7 +207,7 @@ func TestAdministration(t *testing.T) {
 	_, said = b.danube(exitFailed, "", "topic", "describe", "orders")
 	b.says(said, "does not exist")
 	got, _ = b.danube(exitDone, "", "cluster", "status")
-	b.says(got, "leader   n1")
+	b.says(got, "leader      n1")
 }
 
 func TestBenches(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ import (
 func (a *app) topic() *cobra.Command {
 	return group("topic", "Create, list, look into and delete topics",
 		a.topicCreate(), a.topicList(), a.topicDescribe(), a.topicDelete(), a.topicSet(),
-		a.topicPeek(), a.topicVerify(), a.topicTruncate(), a.topicResolve())
+		a.topicPeek(), a.topicVerify(), a.topicTruncate(), a.topicResolve(), a.topicMove())
 }
 
 // topicName reads a topic that must be whole, without :N.
@@ -99,7 +100,12 @@ func (a *app) topicCreate() *cobra.Command {
 			return err
 		}
 		cfg.RetentionMS, cfg.RetentionBytes = keep.Milliseconds(), *size
-		made, err := ask(cmd.Context(), a, (*client.Admin).TopicCreate, protocol.TopicCreate{Topic: name, Config: cfg})
+		c, err := a.dial(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		made, err := c.Admin().TopicCreate(cmd.Context(), protocol.TopicCreate{Topic: name, Config: cfg})
 		if err != nil {
 			return failed(err, "create topic %s", name)
 		}
@@ -111,9 +117,44 @@ func (a *app) topicCreate() *cobra.Command {
 			what = "created topic"
 		}
 		fmt.Fprintf(a.out, "%s %s (%s)\n", what, made.Topic, madeWith(made.Config.Partitions, !made.Config.NonReliable, made.Config.Durability))
+		a.sayCopies(cmd.Context(), c.Admin(), made)
 		return nil
 	}
 	return cmd
+}
+
+// sayCopies says where what will be acknowledged is going to lie. The topic is made: where that cannot be told, nothing is.
+func (a *app) sayCopies(ctx context.Context, admin *client.Admin, made *protocol.TopicCreated) {
+	if made.Config.NonReliable {
+		return
+	}
+	d, err := admin.TopicDescribe(ctx, protocol.TopicArgs{Topic: made.Topic, Partition: -1})
+	if err != nil {
+		return
+	}
+	if where := copies(d.Durability, d.Partitions); where != "" {
+		fmt.Fprintf(a.out, "durability %s\n", where)
+	}
+}
+
+// copies is a level in words, with the disks that hold it: "local: one copy, on n2's disk".
+func copies(level string, parts []protocol.PartitionDescription) string {
+	var owners []string
+	for _, p := range parts {
+		if p.Owner != "" {
+			owners = append(owners, p.Owner)
+		}
+	}
+	slices.Sort(owners)
+	owners = slices.Compact(owners)
+	switch {
+	case level != "local" || len(owners) == 0:
+		return ""
+	case len(owners) == 1:
+		return "local: one copy, on " + owners[0] + "'s disk"
+	}
+	last := len(owners) - 1
+	return "local: one copy of each partition, on the disks of " + strings.Join(owners[:last], ", ") + " and " + owners[last]
 }
 
 // madeWith is "1 partition, durability local".
@@ -214,7 +255,7 @@ func (a *app) topicDescribe() *cobra.Command {
 func (a *app) topicDelete() *cobra.Command {
 	cmd := &cobra.Command{Use: "delete TOPIC", Short: "Delete a topic with its messages and subscriptions", Args: wantArgs("TOPIC")}
 	yes := addYes(cmd.Flags())
-	force := cmd.Flags().Bool("force", false, "also with producers and consumers attached")
+	force := cmd.Flags().Bool("force", false, "also with consumers attached; producers protect nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := topicName(args[0])
 		if err != nil {

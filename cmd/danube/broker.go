@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/protocol"
+)
+
+// broker is `danube broker`.
+func (a *app) broker() *cobra.Command {
+	return group("broker", "Look at the brokers of the cluster, empty one, take one out",
+		a.brokerList(), a.brokerDescribe(), a.brokerDrain(), a.brokerActivate(), a.brokerRemove())
+}
+
+func (a *app) brokerList() *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List the brokers that are not removed", Args: wantArgs()}
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := a.dial(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		list, err := c.Admin().BrokerList(cmd.Context())
+		if err != nil {
+			return failed(err, "list brokers")
+		}
+		if output.value == "json" {
+			return printJSON(a.out, list)
+		}
+		return brokerTable(a.out, list.Brokers)
+	}
+	return cmd
+}
+
+// brokerTable prints brokers for a person.
+func brokerTable(w io.Writer, brokers []protocol.BrokerStatus) error {
+	t := table{header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies"}}
+	for _, b := range brokers {
+		state := b.State
+		if b.Reason != "" {
+			state += ": " + b.Reason
+		}
+		t.add(b.Name, b.Address, state, seen(b.Gossip), votes(b), strconv.Itoa(b.Partitions), strconv.Itoa(b.OnlyCopies))
+	}
+	return t.print(w)
+}
+
+// seen is what gossip says of a broker, - where it says nothing.
+func seen(gossip string) string {
+	if gossip == "" {
+		return "-"
+	}
+	return gossip
+}
+
+// votes is a broker's part in the decisions about the metadata.
+func votes(b protocol.BrokerStatus) string {
+	if b.Leader {
+		return "leads"
+	}
+	return yesNo(b.Voter)
+}
+
+func (a *app) brokerDescribe() *cobra.Command {
+	cmd := &cobra.Command{Use: "describe BROKER", Short: "Show what a broker owns, and what lies nowhere else", Args: wantArgs("BROKER")}
+	all := cmd.Flags().Bool("all", false, "also every partition, its store's id and its run")
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		d, err := ask(cmd.Context(), a, (*client.Admin).BrokerDescribe, protocol.BrokerArgs{Broker: args[0]})
+		if err != nil {
+			return failed(withNames(err), "describe broker %s", args[0])
+		}
+		if output.value == "json" {
+			return printJSON(a.out, d)
+		}
+		return describeBroker(a.out, *d, *all)
+	}
+	return cmd
+}
+
+// withNames adds to the error of a command that names a broker how to find the names.
+func withNames(err error) error {
+	e, answered := errors.AsType[*protocol.Error](err)
+	if answered && hintOf(err) == "" && (e.Code == protocol.CodeBadRequest || e.Code == protocol.CodeBadName) {
+		return withHint(err, "`danube broker list` names the brokers")
+	}
+	return err
+}
+
+// describeBroker prints a broker for a person. Partitions are listed with all, else counted.
+func describeBroker(w io.Writer, d protocol.BrokerDescription, all bool) error {
+	fmt.Fprintf(w, "broker       %s\nstate        %s\n", d.Name, d.State)
+	if d.Reason != "" {
+		fmt.Fprintf(w, "because      %s\n", d.Reason)
+	}
+	fmt.Fprintf(w, "seen         %s\nvotes        %s\nclients      %s\npeers        %s\nhttp         %s\n",
+		seen(d.Gossip), votes(d.BrokerStatus), d.Address, d.Peer, d.HTTP)
+	if all {
+		fmt.Fprintf(w, "store        %s\nincarnation  %d\napplied      %d\n", d.Store, d.Incarnation, d.Applied)
+	}
+	fmt.Fprintf(w, "owns         %s\nonly copies  %s\n", plural(d.Partitions, "partition"), plural(d.OnlyCopies, "range"))
+	if len(d.Only) > 0 {
+		t := table{header: []string{"topic", "offsets", "status"}}
+		for _, r := range d.Only {
+			t.add(partitionName(r.Topic, r.Partition), offsets(r.Start, r.End), rangeStatus(r.Status))
+		}
+		fmt.Fprintln(w, "\nlies nowhere else:")
+		if err := t.print(w); err != nil {
+			return err
+		}
+	}
+	if !all || len(d.Owned) == 0 {
+		return nil
+	}
+	t := table{header: []string{"topic", "epoch", "state"}}
+	for _, p := range d.Owned {
+		t.add(partitionName(p.Topic, p.Partition), u64(p.Epoch), p.State)
+	}
+	fmt.Fprintln(w, "\nowned:")
+	return t.print(w)
+}
+
+// partitionName is TOPIC:N.
+func partitionName(topic string, n int) string { return topic + ":" + strconv.Itoa(n) }
+
+// brokerDone is the -o json of a command that does something to a broker.
+type brokerDone struct {
+	Broker string `json:"broker"`
+	Done   string `json:"done"` // draining, drained, active, removed, promoted, demoted
+}
+
+// act is a command that does one thing to a broker and says so.
+func (a *app) act(cmd *cobra.Command, verb, done string, do func(*client.Admin, context.Context, protocol.BrokerArgs) error) *cobra.Command {
+	output := addOutput(cmd)
+	cmd.Args = wantArgs("BROKER")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := tell(cmd.Context(), a, do, protocol.BrokerArgs{Broker: args[0]}); err != nil {
+			return failed(withNames(err), "%s broker %s", verb, args[0])
+		}
+		return a.saidDone(args[0], done, output.value == "json")
+	}
+	return cmd
+}
+
+// saidDone prints what became of a broker.
+func (a *app) saidDone(broker, done string, asJSON bool) error {
+	if asJSON {
+		return printJSON(a.out, brokerDone{broker, done})
+	}
+	_, err := fmt.Fprintf(a.out, "broker %s: %s\n", broker, done)
+	return err
+}
+
+func (a *app) brokerActivate() *cobra.Command {
+	cmd := &cobra.Command{Use: "activate BROKER", Short: "End a drain: the broker takes topics again"}
+	return a.act(cmd, "activate", "active", (*client.Admin).BrokerActivate)
+}
+
+func (a *app) brokerRemove() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "remove BROKER",
+		Short: "Take a broker out of the cluster for good",
+		Long: "A broker that owns partitions, or holds the only copy of messages, is refused: drain it first. --lose gives\n" +
+			"those messages up, for a broker whose disk is gone. A broker that was removed comes back only as a new one,\n" +
+			"with an empty data directory.",
+	}
+	lose := cmd.Flags().Bool("lose", false, "give up messages whose only copy is there")
+	yes := addYes(cmd.Flags())
+	output := addOutput(cmd)
+	cmd.Args = wantArgs("BROKER")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.dial(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if !*yes {
+			d, err := c.Admin().BrokerDescribe(cmd.Context(), protocol.BrokerArgs{Broker: args[0]})
+			if err != nil {
+				return failed(withNames(err), "remove broker %s", args[0])
+			}
+			if err := a.confirm(false, removal(*d, *lose)); err != nil {
+				return err
+			}
+		}
+		if err := c.Admin().BrokerRemove(cmd.Context(), protocol.BrokerArgs{Broker: args[0], Lose: *lose}); err != nil {
+			return failed(stillNeeded(withNames(err), args[0]), "remove broker %s", args[0])
+		}
+		return a.saidDone(args[0], "removed", output.value == "json")
+	}
+	return cmd
+}
+
+// removal is the question before a removal, with what it would cost.
+func removal(d protocol.BrokerDescription, lose bool) string {
+	q := "remove broker " + d.Name + " (" + d.State + ") for good"
+	if lose && d.OnlyCopies > 0 {
+		q += fmt.Sprintf(" and give up %s whose only copy is there", plural(d.OnlyCopies, "range"))
+	}
+	return q
+}
+
+// stillNeeded adds what to do when a removal is refused because something is only there.
+func stillNeeded(err error, broker string) error {
+	if e, answered := errors.AsType[*protocol.Error](err); answered && hintOf(err) == "" && !e.Code.Meaning().Retriable {
+		return withHint(err, "`danube broker drain %s` moves everything away first; if its disk is gone, --lose gives up what lies only there", broker)
+	}
+	return err
+}

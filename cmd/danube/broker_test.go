@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/danubemq/danube/protocol"
+)
+
+func exampleBroker() protocol.BrokerDescription {
+	return protocol.BrokerDescription{
+		BrokerStatus: exampleStatus().Brokers[2],
+		Owned:        []protocol.BrokerPartition{{Topic: "/default/orders", Partition: 2, Epoch: 4, State: "OPEN"}},
+		Only:         []protocol.BrokerRange{{Topic: "/default/orders", Start: 10, End: 600, Status: "SEALED"}},
+	}
+}
+
+// described decodes the name in a request about a broker.
+func described(t *testing.T, body []byte) protocol.BrokerArgs {
+	var arg protocol.BrokerArgs
+	if err := protocol.DecodeBody(body, &arg); err != nil {
+		t.Error(err)
+	}
+	return arg
+}
+
+// TestDrainWaitsUntilDrained asks until the broker says so, and not longer.
+func TestDrainWaitsUntilDrained(t *testing.T) {
+	asked := 0
+	b := newPuppet(t, func(op string, body []byte) (any, error) {
+		if arg := described(t, body); arg.Broker != "n3" {
+			t.Errorf("%s of %q", op, arg.Broker)
+		}
+		if op == protocol.OpBrokerDrain {
+			return protocol.Done{}, nil
+		}
+		asked++
+		d := protocol.BrokerDescription{BrokerStatus: protocol.BrokerStatus{Name: "n3", State: "draining", Partitions: 2 - asked, OnlyCopies: 1}}
+		if asked == 2 {
+			d.State, d.Partitions, d.OnlyCopies = "drained", 0, 0
+		}
+		return d, nil
+	})
+	s := b.shell()
+	if code := s.call(t, "broker", "drain", "n3"); code != exitDone || s.out.String() != "broker n3: drained\n" || s.err.Len() > 0 {
+		t.Errorf("exit code %d, says %q and %q", code, s.out.String(), s.err.String())
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+	s = b.shell()
+	if code := s.call(t, "broker", "drain", "n3", "--no-wait", "-o", "json"); code != exitDone || !strings.Contains(s.out.String(), `"done": "draining"`) || asked != 2 {
+		t.Errorf("--no-wait: exit code %d after %d questions, says %q", code, asked, s.out.String())
+	}
+}
+
+// TestDrainThatEndsOtherwise says what is left and that the drain goes on, or what became of the broker.
+func TestDrainThatEndsOtherwise(t *testing.T) {
+	state := "draining"
+	b := newPuppet(t, func(op string, _ []byte) (any, error) {
+		if op == protocol.OpBrokerDrain {
+			return protocol.Done{}, nil
+		}
+		return protocol.BrokerDescription{BrokerStatus: protocol.BrokerStatus{Name: "n3", State: state, Partitions: 2, OnlyCopies: 1, Reason: "n2 is full"}}, nil
+	})
+	s := b.shell()
+	if code := s.call(t, "broker", "drain", "n3", "--timeout", "50ms"); code != exitTimedOut {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"not done after 50ms: 2 partitions to move, 1 range to copy (n2 is full)", "the drain goes on", "danube broker activate"} {
+		if !strings.Contains(s.err.String(), want) {
+			t.Errorf("says %q without %q", s.err.String(), want)
+		}
+	}
+	s = b.shell()
+	if code := s.run(interrupted(t), []string{"broker", "drain", "n3"}); code != exitFailed {
+		t.Errorf("interrupted: exit code %d", code)
+	}
+	state = "lost"
+	s = b.shell()
+	if code := s.call(t, "broker", "drain", "n3"); code != exitFailed || !strings.Contains(s.err.String(), "the broker is lost now") {
+		t.Errorf("exit code %d, says %q", code, s.err.String())
+	}
+}
+
+// TestRemoveAsksAndSaysWhatHelps when the broker refuses.
+func TestRemoveAsksAndSaysWhatHelps(t *testing.T) {
+	b := newPuppet(t, func(op string, body []byte) (any, error) {
+		switch arg := described(t, body); {
+		case op == protocol.OpBrokerDescribe && arg.Broker == "n9":
+			return nil, protocol.Errorf(protocol.CodeBadRequest, "no broker n9")
+		case op == protocol.OpBrokerDescribe:
+			return exampleBroker(), nil
+		case !arg.Lose:
+			return nil, protocol.Errorf(protocol.CodeNotAllowed, "/default/orders:0 10-599 lies only there")
+		}
+		return protocol.Done{}, nil
+	})
+	for args, c := range map[string]struct {
+		code int
+		says string
+	}{
+		"n3":              {exitUsage, "remove broker n3 (lost) for good asks for confirmation"},
+		"n3 --lose":       {exitUsage, "and give up 1 range whose only copy is there"},
+		"n3 --yes":        {exitFailed, "`danube broker drain n3` moves everything away first"},
+		"n9":              {exitFailed, "`danube broker list` names the brokers"},
+		"n3 --lose --yes": {exitDone, "broker n3: removed\n"},
+	} {
+		s := b.shell()
+		if code := s.call(t, append([]string{"broker", "remove"}, strings.Fields(args)...)...); code != c.code || !strings.Contains(s.out.String()+s.err.String(), c.says) {
+			t.Errorf("broker remove %s: exit code %d, says %q and %q", args, code, s.out.String(), s.err.String())
+		}
+	}
+}
+
+// TestStatusInWords names what is wrong, and what to type, once.
+func TestStatusInWords(t *testing.T) {
+	s := exampleStatus()
+	s.Leader, s.Ownerless, s.Moving = "", 3, 0
+	s.Degraded = []string{"n2: disk is 91 % full"}
+	s.Brokers[1].Gossip = "suspect" // said of already, in the broker's words
+	s.Brokers = append(s.Brokers,
+		protocol.BrokerStatus{Name: "n4", State: "active", Gossip: "suspect", Applied: 5000},
+		protocol.BrokerStatus{Name: "n5", State: "active", Gossip: "alive", Applied: 3000},
+		protocol.BrokerStatus{Name: "n6", State: "draining", Partitions: 4, OnlyCopies: 1})
+	var b bytes.Buffer
+	if err := printStatus(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"leader      none known to n1\n", "no leader is known", "danube cluster recover", "3 partitions without an owner", "2 ranges of offsets orphaned", "danube topic resolve TOPIC:N --lost",
+		"n3 is lost", "danube broker remove n3", "n4 is suspected", "n5 lags: 2,012 entries", "n6 is draining: 4 partitions to move, 1 range to copy",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "n2 is suspected") {
+		t.Errorf("says of n2 what the broker has said:\n%s", b.String())
+	}
+}
+
+// TestSnapshotAndRestore carry the same bytes, in pages; a file there is replaced only when one says so.
+func TestSnapshotAndRestore(t *testing.T) {
+	whole := bytes.Repeat([]byte("metadata"), 300_000)
+	var restored []byte
+	b := newPuppet(t, func(op string, body []byte) (any, error) {
+		var p protocol.SnapshotPage
+		if err := protocol.DecodeBody(body, &p); err != nil {
+			t.Error(err)
+		}
+		if op == protocol.OpClusterRestore {
+			if p.Offset != int64(len(restored)) || p.Size != int64(len(whole)) || (p.Offset > 0) != (p.ID == "r1") {
+				return nil, fmt.Errorf("page at %d of %d, id %q, after %d bytes", p.Offset, p.Size, p.ID, len(restored))
+			}
+			restored = append(restored, p.Data...)
+			if p.Last != (len(restored) == len(whole)) {
+				t.Errorf("last is %v after %d bytes", p.Last, len(restored))
+			}
+			return protocol.SnapshotPage{ID: "r1"}, nil
+		}
+		n := min(int64(len(whole))-p.Offset, 1<<20)
+		return protocol.SnapshotPage{ID: "s1", Offset: p.Offset, Size: int64(len(whole)), Data: whole[p.Offset : p.Offset+n], Last: p.Offset+n == int64(len(whole))}, nil
+	})
+	file := filepath.Join(t.TempDir(), "snap")
+	s := b.shell()
+	if code := s.call(t, "cluster", "snapshot", file); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, s.err.String())
+	}
+	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, whole) {
+		t.Errorf("the file has %d bytes, %v", len(got), err)
+	}
+	if code := b.shell().call(t, "cluster", "snapshot", file); code != exitUsage {
+		t.Errorf("a file was replaced unasked: exit code %d", code)
+	}
+	if code := b.shell().call(t, "cluster", "restore", file); code != exitUsage || restored != nil {
+		t.Errorf("restored unasked: exit code %d", code)
+	}
+	s = b.shell()
+	if code := s.call(t, "cluster", "restore", file, "--yes"); code != exitDone || !bytes.Equal(restored, whole) {
+		t.Errorf("exit code %d after %d bytes: %s", code, len(restored), s.err.String())
+	}
+	if left, err := filepath.Glob(file + "*"); err != nil || len(left) != 1 {
+		t.Errorf("left behind %v, %v", left, err)
+	}
+}
+
+// TestSnapshotThatFailsLeavesNothing neither half a file nor the old one harmed.
+func TestSnapshotThatFailsLeavesNothing(t *testing.T) {
+	b := newPuppet(t, func(_ string, body []byte) (any, error) {
+		var p protocol.SnapshotPage
+		if err := protocol.DecodeBody(body, &p); err != nil || p.Offset > 0 {
+			return nil, protocol.Errorf(protocol.CodeInternal, "gone")
+		}
+		return protocol.SnapshotPage{ID: "s1", Size: 10, Data: []byte("part")}, nil
+	})
+	file := filepath.Join(t.TempDir(), "snap")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := b.shell().call(t, "cluster", "snapshot", file, "--yes"); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	if left, err := filepath.Glob(file + "*"); err != nil || len(left) != 1 {
+		t.Errorf("left behind %v, %v", left, err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "old" {
+		t.Errorf("the old file holds %q, %v", got, err)
+	}
+}
+
+// TestMoveSaysWhereTo each partition went.
+func TestMoveSaysWhereTo(t *testing.T) {
+	b := newPuppet(t, func(_ string, body []byte) (any, error) {
+		var m protocol.TopicMove
+		if err := protocol.DecodeBody(body, &m); err != nil {
+			t.Error(err)
+		}
+		switch {
+		case m.To == "n9":
+			return nil, protocol.Errorf(protocol.CodeBadRequest, "no broker n9")
+		case m.Topic != "/default/orders" || m.Partition != 2 || m.To != "n3":
+			t.Errorf("asked for %+v", m)
+		}
+		return exampleMoved(), nil
+	})
+	s := b.shell()
+	if code := s.call(t, "topic", "move", "orders:2", "--to", "n3"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, s.err.String())
+	}
+	golden(t, "topic-move.txt", s.out.Bytes())
+	s = b.shell()
+	if code := s.call(t, "topic", "move", "orders:2", "--to", "n9"); code != exitFailed || !strings.Contains(s.err.String(), "danube broker list") {
+		t.Errorf("exit code %d, says %q", code, s.err.String())
+	}
+}
+
+func exampleMoved() protocol.TopicMoved {
+	return protocol.TopicMoved{Partitions: []protocol.PartitionMoved{{Partition: 2, From: "n1", To: "n3", Epoch: 5, MovedAt: 1010}}}
+}
+
+// TestCopiesInWords: one disk, several, none.
+func TestCopiesInWords(t *testing.T) {
+	part := func(owners ...string) (p []protocol.PartitionDescription) {
+		for i, o := range owners {
+			p = append(p, protocol.PartitionDescription{Partition: i, Owner: o})
+		}
+		return p
+	}
+	for want, parts := range map[string][]protocol.PartitionDescription{
+		"local: one copy, on n2's disk":                                     part("n2", "n2", ""),
+		"local: one copy of each partition, on the disks of n1, n10 and n2": part("n2", "n1", "n10", "n2"),
+		"": part(""),
+	} {
+		if got := copies("local", parts); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
