@@ -116,6 +116,8 @@ func (c *Controller) lead(ctx context.Context, term uint64) {
 		r.tick.Stop()
 		c.publish(nil)
 		c.metrics.leading.Set(0)
+		c.metrics.suspects.Set(0)
+		c.metrics.ownerless.Set(0)
 	}()
 	r.helpers.Go(func() { // returns when the term is over
 		defer cancel()

@@ -10,8 +10,7 @@ import (
 // is taken once for each view.
 type census struct {
 	view      *state.View
-	stores    []*state.Store // not REMOVED, in the order of their ids
-	removed   []*state.Store
+	stores    []*state.Store                       // not REMOVED, in the order of their ids
 	load      map[state.StoreID]int                // partitions it owns or will own: one on its way counts for its target
 	owned     map[state.StoreID]int                // partitions it owns, in any state
 	serving   map[state.StoreID]int                // those of them that are OPEN or SEALING
@@ -35,7 +34,6 @@ func takeCensus(v *state.View) *census {
 	draining := false
 	for s := range v.Stores() {
 		if s.Status == state.StoreRemoved {
-			c.removed = append(c.removed, s)
 			continue
 		}
 		c.stores = append(c.stores, s)

@@ -23,7 +23,7 @@ type simulation struct {
 const simulated = 5
 
 func TestSimulation(t *testing.T) {
-	for seed := range uint64(150) {
+	for seed := range uint64(50) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := &simulation{
 				scene: newScene(t, simulated), rng: rand.New(rand.NewPCG(seed, 3)), up: map[int]bool{}, epochs: map[partitionID]uint64{},
