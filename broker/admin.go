@@ -171,6 +171,9 @@ func (b *Broker) adminTopicTruncate(ctx context.Context, q *protocol.Truncate) (
 
 // moveLogStart commits a new start of the log, then lets the files below it go.
 func (b *Broker) moveLogStart(ctx context.Context, p *partition, to uint64) error {
+	if !b.leased() {
+		return errNoLease
+	}
 	errs, err := b.proposeEach(ctx, &state.UpdatePartitions{Entries: []state.PartitionUpdate{{
 		Topic: p.key.topic, Partition: p.key.n, Epoch: p.epoch, Floor: p.floor(), LogStart: to,
 	}}}, 1)

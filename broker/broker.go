@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -28,7 +28,6 @@ type Broker struct {
 	cancel   context.CancelFunc
 	store    *storage.Store
 	meta     *meta.Node
-	owner    state.Owner // this store in this run
 	clients  net.Listener
 	http     *httpServer
 	metrics  *metrics
@@ -41,6 +40,8 @@ type Broker struct {
 
 	keepers
 	registry
+	membership
+	owning
 }
 
 // keepers batch what goes to Raft beside the paths of messages.
@@ -52,12 +53,11 @@ type keepers struct {
 
 // registry is what the broker serves at the moment, and whom.
 type registry struct {
-	mu        sync.RWMutex // guards what follows
-	parts     map[partitionKey]*partition
-	opening   map[partitionKey]*opening
-	recovered map[partitionKey]recovered // logs whose epoch could not be opened yet
-	conns     map[*conn]struct{}
-	stopping  bool
+	mu       sync.RWMutex // guards what follows
+	parts    map[partitionKey]*partition
+	opening  map[partitionKey]*opening // being opened or closed
+	conns    map[*conn]struct{}
+	stopping bool
 }
 
 var errShuttingDown = protocol.Errorf(protocol.CodeShuttingDown, "the broker is shutting down")
@@ -72,9 +72,9 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	b := &Broker{
 		cfg: cfg, log: cfg.Log, operations: operations(),
 		registry: registry{
-			parts: map[partitionKey]*partition{}, opening: map[partitionKey]*opening{},
-			recovered: map[partitionKey]recovered{}, conns: map[*conn]struct{}{},
+			parts: map[partitionKey]*partition{}, opening: map[partitionKey]*opening{}, conns: map[*conn]struct{}{},
 		},
+		owning: newOwning(),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.keepers = keepers{ceilings: newCeilingKeeper(b), cursors: newCursorKeeper(b), damage: newDamageKeeper(b)}
@@ -96,6 +96,32 @@ func (b *Broker) open(ctx context.Context) error {
 	if b.clients, err = b.cfg.Listen.Open("tcp", b.cfg.Listen.Client); err != nil {
 		return &ListenError{Port: "client", Address: b.cfg.Listen.Client, Err: err}
 	}
+	peers, err := b.openPeers()
+	if err != nil {
+		return err
+	}
+	if err := b.openData(ctx); err != nil {
+		return errors.Join(err, closeListener(peers))
+	}
+	for _, step := range []func(context.Context) error{
+		func(ctx context.Context) error { return b.openCluster(ctx, peers) },
+		b.openMeta, b.register,
+		b.attach, // before the logs are recovered: that may take longer than the leader waits
+		b.openPartitions,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	b.controller, err = b.cluster.Control(b.meta, cluster.Duties{
+		Voters: b.cfg.Peers.Voters, DrainParallel: b.cfg.Peers.DrainParallel, Registerer: b.cfg.Metrics,
+	})
+	b.ready.Store(err == nil)
+	return err
+}
+
+// openData opens what the data directory holds of messages.
+func (b *Broker) openData(ctx context.Context) error {
 	if err := b.openHTTP(); err != nil {
 		return err
 	}
@@ -105,21 +131,12 @@ func (b *Broker) open(ctx context.Context) error {
 	if err := b.inspectMeta(); err != nil {
 		return err
 	}
-	if err := b.openStore(ctx); err != nil {
-		return err
-	}
-	if err := b.openMeta(ctx); err != nil {
-		return err
-	}
-	if err := b.register(ctx); err != nil {
-		return err
-	}
-	return b.openPartitions(ctx)
+	return b.openStore(ctx)
 }
 
 // ListenError says that a port could not be opened.
 type ListenError struct {
-	Port    string // client or HTTP
+	Port    string // client, peer or HTTP
 	Address string
 	Err     error
 }
@@ -174,53 +191,6 @@ func (b *Broker) inspectMeta() error {
 	return nil
 }
 
-func (b *Broker) openMeta(ctx context.Context) error {
-	data, err := b.store.Partitions()
-	if err != nil {
-		return err
-	}
-	b.meta, err = meta.Open(ctx, meta.Config{
-		Dir: b.metaDir(), Store: state.StoreID(b.store.ID()), Bootstrapped: len(data) > 0,
-		ElectionTimeout: b.cfg.Election, Logger: b.log, Registerer: b.cfg.Metrics, Now: b.cfg.Now,
-	})
-	if err != nil {
-		return err
-	}
-	if err := b.meta.WaitReady(ctx); err != nil {
-		return err
-	}
-	// What is read first is read behind a barrier in the leader's term (R6).
-	return b.meta.Barrier(ctx)
-}
-
-// register gives the cluster its id, if it has none, and begins an incarnation (R9, R6).
-func (b *Broker) register(ctx context.Context) error {
-	if b.meta.View().Cluster().ID == [16]byte{} {
-		c := &state.InitCluster{Name: b.cfg.Cluster}
-		if _, err := rand.Read(c.ID[:]); err != nil {
-			return fmt.Errorf("draw cluster id: %w", err)
-		}
-		if _, err := b.propose(ctx, c); err != nil {
-			return fmt.Errorf("make cluster: %w", err)
-		}
-	}
-	cluster := b.meta.View().Cluster()
-	b.store.SetCluster(cluster.ID, cluster.History)
-	r := &state.RegisterStore{
-		Store: state.StoreID(b.store.ID()), Broker: b.cfg.Name, Boot: bootID(),
-		Addresses: state.Addresses{Client: b.ClientAddr(), HTTP: b.HTTPAddr()},
-	}
-	if _, err := rand.Read(r.Nonce[:]); err != nil {
-		return fmt.Errorf("draw nonce: %w", err)
-	}
-	res, err := b.propose(ctx, r)
-	if err != nil {
-		return fmt.Errorf("register store: %w", err)
-	}
-	b.owner = state.Owner{Store: r.Store, Incarnation: res.Incarnation}
-	return nil
-}
-
 // propose commits one command; a refusal is its error.
 func (b *Broker) propose(ctx context.Context, c state.Command) (state.Result, error) {
 	res, err := b.meta.Propose(ctx, c)
@@ -270,8 +240,8 @@ func (b *Broker) Run(ctx context.Context) error {
 	b.wg.Go(func() { b.cursors.run(b.ctx) })
 	b.wg.Go(func() { b.damage.run(b.ctx) })
 	b.wg.Go(func() { b.retain(b.ctx) })
+	b.wg.Go(func() { b.reconcile(b.ctx) })
 	b.wg.Go(func() { b.accept(b.ctx) })
-	b.ready.Store(true)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -280,6 +250,10 @@ func (b *Broker) Run(ctx context.Context) error {
 			return nil
 		case <-b.store.Failed():
 			return fmt.Errorf("the store failed and nothing more may be acknowledged (R20): %w", b.store.Err())
+		case <-b.cluster.Failed():
+			return b.cluster.Err()
+		case <-b.expelled:
+			return b.whyExpelled()
 		case <-tick.C:
 			if err := b.meta.Err(); err != nil {
 				return fmt.Errorf("the metadata stopped: %w", err)
@@ -358,6 +332,9 @@ func (b *Broker) Close() error {
 	if b.meta != nil {
 		errs = append(errs, b.meta.Close())
 	}
+	if b.cluster != nil {
+		errs = append(errs, b.cluster.Close())
+	}
 	if b.http != nil {
 		errs = append(errs, b.http.close())
 	}
@@ -376,7 +353,7 @@ const sealTime = 10 * time.Second
 
 // seal commits the last cursors and the exact ends of all partitions.
 func (b *Broker) seal(parts map[partitionKey]*partition) error {
-	if b.meta == nil || b.store == nil || b.store.Err() != nil || b.owner == (state.Owner{}) {
+	if b.meta == nil || b.store == nil || b.store.Err() != nil || b.self() == (state.Owner{}) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sealTime)
@@ -401,7 +378,7 @@ func (b *Broker) seal(parts map[partitionKey]*partition) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("seal partitions: %w", err)
 	}
-	_, err = b.propose(ctx, &state.SetStore{Owner: b.owner, Status: state.StoreActive, Clean: true})
+	_, err = b.propose(ctx, &state.SetStore{Owner: b.self(), Status: state.StoreActive, Clean: true})
 	if err != nil {
 		return fmt.Errorf("note the clean stop: %w", err)
 	}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/disk"
@@ -24,6 +26,7 @@ type Config struct {
 
 	Listen    Listen
 	Advertise string // host:port clients are told [the address of the client listener]
+	Peers     Peers  // the other brokers [none: the broker stands alone]
 	Pprof     bool   // serve /debug/pprof on the HTTP port
 
 	Storage Storage
@@ -31,7 +34,7 @@ type Config struct {
 	Limits  batch.Limits
 
 	GapWait        time.Duration // how long a subscription waits at an orphaned range [60 s]
-	Election       time.Duration // Raft's election timeout [100 ms, right for a lone voter]
+	Election       time.Duration // Raft's election timeout [500 ms; 100 ms alone]
 	CursorInterval time.Duration // how often changed cursors are committed [500 ms]
 	AutoCreate     *bool         // producers and consumers may make topics [true]
 
@@ -48,6 +51,27 @@ type Listen struct {
 	HTTP   string // host:port; empty: no HTTP
 	// Open makes a listener [net.Listen]; tests give their own.
 	Open func(network, address string) (net.Listener, error)
+}
+
+// Peers says how a broker finds the others and works with them.
+type Peers struct {
+	Join   bool     // form or join a cluster; false: a cluster of one, without peer port and gossip
+	Seeds  []string // gossip addresses of other brokers, host[:port]
+	Expect int      // brokers that form the first quorum; 0: join one that exists, or without seeds be the first
+	Voters int      // how many brokers vote on the metadata [3]
+
+	Listen    string         // host:port for Raft and for requests of brokers ["127.0.0.1:7650"]
+	Advertise string         // host:port of it that others are told [the address of the listener]
+	Gossip    cluster.Gossip // Bind is required with Join
+	Dial      func(ctx context.Context, network, address string) (net.Conn, error)
+
+	Lease         time.Duration // how long a broker serves without word from the leader (R8) [3 s]
+	LeaseCheckOff bool          // for tests of what must stay correct without a clock
+	CopyDelay     time.Duration // after which history on another broker is copied here, unless somebody waits for it [5 min]
+	DrainParallel int           // partitions of a draining broker that move at once [16]
+	Shutdown      time.Duration // how long a stop may take to hand over what the broker owns [30 s]
+
+	Boottime func() time.Duration // the clock of leases [CLOCK_BOOTTIME]
 }
 
 // Storage are the settings of the log that an operator may change.
@@ -75,7 +99,15 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.Listen.Client, "127.0.0.1:6650")
 	orDefault(&c.Memory, 256<<20)
 	orDefault(&c.GapWait, time.Minute)
+	if c.Peers.Join {
+		orDefault(&c.Election, 500*time.Millisecond)
+	}
 	orDefault(&c.Election, 100*time.Millisecond)
+	orDefault(&c.Peers.Listen, "127.0.0.1:7650")
+	orDefault(&c.Peers.Lease, 3*time.Second)
+	orDefault(&c.Peers.CopyDelay, 5*time.Minute)
+	orDefault(&c.Peers.DrainParallel, 16)
+	orDefault(&c.Peers.Shutdown, 30*time.Second)
 	orDefault(&c.CursorInterval, 500*time.Millisecond)
 	c.Limits = c.Limits.WithDefaults()
 	if c.AutoCreate == nil {
@@ -90,6 +122,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.At == nil {
+		c.At = func(string) {}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -20,6 +20,9 @@ func (c *conn) subscribe(ctx context.Context, q *protocol.Subscribe) (protocol.H
 	if p.live != nil {
 		return c.subscribeLive(p, q)
 	}
+	if err := p.settled(ctx); err != nil {
+		return nil, err
+	}
 	sub, created, err := c.b.subscription(ctx, p, q)
 	if err != nil {
 		return nil, err

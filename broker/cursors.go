@@ -19,8 +19,9 @@ type cursorKeeper struct {
 	now  chan struct{} // somebody waits for a commit
 
 	round sync.Mutex // one commit at a time
-	mu    sync.Mutex // guards dirty
+	mu    sync.Mutex // guards what follows
 	dirty []*subscription
+	begun uint64 // commits that have begun
 }
 
 // deltaLimit bounds what one subscription puts into one round.
@@ -68,7 +69,24 @@ type round struct {
 	s        *subscription
 	confirms []confirm
 	delta    *dispatch.Delta
-	first    int // its entry in the command, -1 for none
+	first    int    // its entry in the command, -1 for none
+	epoch    uint64 // under which it was proposed
+}
+
+// flush is commit for many who call it side by side: a commit that began after
+// the call does for all of them.
+func (k *cursorKeeper) flush(ctx context.Context) {
+	k.mu.Lock()
+	before := k.begun
+	k.mu.Unlock()
+	k.round.Lock()
+	defer k.round.Unlock()
+	k.mu.Lock()
+	done := k.begun > before
+	k.mu.Unlock()
+	if !done {
+		k.commitRound(ctx)
+	}
 }
 
 // commit takes the deltas of all that changed and commits them. What changed
@@ -76,9 +94,15 @@ type round struct {
 func (k *cursorKeeper) commit(ctx context.Context) {
 	k.round.Lock()
 	defer k.round.Unlock()
+	k.commitRound(ctx)
+}
+
+// commitRound is commit for a caller that holds round.
+func (k *cursorKeeper) commitRound(ctx context.Context) {
 	k.mu.Lock()
 	dirty := k.dirty
 	k.dirty = nil
+	k.begun++
 	k.mu.Unlock()
 	rounds := make([]round, 0, len(dirty))
 	var entries []state.CursorDelta
@@ -86,11 +110,16 @@ func (k *cursorKeeper) commit(ctx context.Context) {
 		r := s.takeRound()
 		if r.delta != nil {
 			r.first = len(entries)
-			entries = append(entries, cursorDelta(s, r.delta))
+			r.epoch = s.part.cursorEpoch.Load()
+			entries = append(entries, cursorDelta(s, r.epoch, r.delta))
 		}
 		rounds = append(rounds, r)
 	}
-	errs, err := k.b.proposeEach(ctx, &state.MoveCursors{Entries: entries}, len(entries))
+	var errs []error
+	err := error(errNoLease)
+	if k.b.leased() || len(entries) == 0 {
+		errs, err = k.b.proposeEach(ctx, &state.MoveCursors{Entries: entries}, len(entries))
+	}
 	if err != nil && ctx.Err() == nil {
 		k.b.log.Warn("cursors not committed, trying again", "subscriptions", len(entries), "err", err)
 	}
@@ -123,8 +152,9 @@ func (s *subscription) roundDone(r round, err error) {
 	defer s.mu.Unlock()
 	again := false
 	if r.delta != nil {
-		// A refused entry is of an epoch or generation that is over: nothing of it is to be kept.
-		refused := errors.Is(err, state.ErrStaleEpoch) || errors.Is(err, state.ErrStaleGeneration) || errors.Is(err, state.ErrNotFound)
+		// A refused entry is of an epoch or generation that is over: nothing of it is to be kept, unless the epoch
+		// was handed over in between, and what was acknowledged goes on under the next.
+		refused := errors.Is(err, state.ErrStaleEpoch) && !s.part.handsOver(r.epoch) || errors.Is(err, state.ErrStaleGeneration) || errors.Is(err, state.ErrNotFound)
 		if err == nil || refused {
 			s.d.DeltaCommitted()
 		} else {
@@ -147,10 +177,16 @@ func (s *subscription) roundDone(r round, err error) {
 	}
 }
 
+// handsOver says whether cursors that were refused under an epoch may still be
+// committed under the next.
+func (p *partition) handsOver(epoch uint64) bool {
+	return p.cursorEpoch.Load() != epoch || p.b.isMoving(p.key)
+}
+
 // cursorDelta is a delta as the metadata takes it.
-func cursorDelta(s *subscription, d *dispatch.Delta) state.CursorDelta {
+func cursorDelta(s *subscription, epoch uint64, d *dispatch.Delta) state.CursorDelta {
 	out := state.CursorDelta{
-		Subscription: s.id, Partition: s.part.key.n, Epoch: s.part.epoch, Generation: d.Generation, Prefix: d.Prefix,
+		Subscription: s.id, Partition: s.part.key.n, Epoch: epoch, Generation: d.Generation, Prefix: d.Prefix,
 	}
 	for _, r := range d.Acked {
 		out.Acked = append(out.Acked, state.OffsetRange{Start: r.Start, End: r.End})

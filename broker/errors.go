@@ -71,6 +71,9 @@ func storageError(err error) *protocol.Error {
 	if seq, ok := errors.AsType[*storage.SequenceError](err); ok {
 		return &protocol.Error{Code: protocol.CodeBadSequence, Want: seq.Expected, Text: seq.Error()}
 	}
+	if away, ok := errors.AsType[*storage.Elsewhere](err); ok {
+		return protocol.Errorf(protocol.CodePending, "%s", away.Error())
+	}
 	if trimmed, ok := errors.AsType[*storage.Trimmed](err); ok {
 		return &protocol.Error{Code: protocol.CodeBelowLogStart, Want: trimmed.LogStart, Text: trimmed.Error()}
 	}
@@ -83,6 +86,7 @@ func storageError(err error) *protocol.Error {
 		{storage.ErrPoisoned, protocol.CodeStorageFailed},
 		{storage.ErrClosed, protocol.CodeShuttingDown},
 		{storage.ErrNotOpen, protocol.CodeMoved},
+		{storage.ErrPaused, protocol.CodeMoving},
 		{storage.ErrCeiling, protocol.CodeNoLeader},
 	})
 }

@@ -122,6 +122,7 @@ func (l *loop) readFailed(step dispatch.Step, err error) {
 		gap     *storage.Gap
 		trimmed *storage.Trimmed
 		damaged *storage.Damage
+		away    *storage.Elsewhere
 	)
 	switch {
 	case errors.Is(err, storage.ErrEnd):
@@ -133,6 +134,8 @@ func (l *loop) readFailed(step dispatch.Step, err error) {
 	case errors.As(err, &damaged):
 		l.s.part.sawDamage(*damaged)
 		l.orphaned(step, damaged.From, damaged.To, "damaged", err)
+	case errors.As(err, &away): // another broker holds them: they are waited for, however long
+		l.wait(min(step.Until, l.s.now()+int64(time.Second)))
 	case errors.Is(err, storage.ErrClosed):
 		l.s.close(errShuttingDown)
 	default:

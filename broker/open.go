@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -17,9 +18,11 @@ import (
 
 // recovered is a partition whose log was recovered and whose next epoch is to be opened.
 type recovered struct {
-	meta *state.Partition
-	log  *storage.Log
-	what storage.Recovery
+	meta     *state.Partition
+	log      *storage.Log // nil of a non-reliable topic
+	what     storage.Recovery
+	foreign  bool      // what is open of it lies in another store, which is lost
+	settling *settling // of a planned move; nil otherwise
 }
 
 // openPartitions recovers every partition this store owns and opens their next
@@ -34,20 +37,19 @@ func (b *Broker) openPartitions(ctx context.Context) error {
 	for i, r := range all {
 		entries[i] = r.open()
 	}
-	errs, err := b.proposeEach(ctx, &state.OpenPartitions{Owner: b.owner, Entries: entries}, len(entries))
+	errs, err := b.proposeEach(ctx, &state.OpenPartitions{Owner: b.self(), Entries: entries}, len(entries))
 	if err != nil {
 		return fmt.Errorf("open partitions: %w", err)
 	}
 	b.markDamage(ctx, all)
 	view = b.meta.View()
 	for i, r := range all {
-		if errs[i] != nil {
-			b.recovered[partitionKey{r.meta.Topic, r.meta.Number}] = r // nobody else is there yet
-			b.log.Error("partition not opened", "topic", r.meta.Topic, "partition", r.meta.Number, "err", errs[i])
-			continue
+		err := errs[i]
+		if err == nil {
+			err = b.begin(view, r)
 		}
-		if err := b.begin(view, r); err != nil {
-			return err
+		if err != nil { // it may be another's by now; else the reconciler tries again
+			b.log.Error("partition not opened", "topic", r.meta.Topic, "partition", r.meta.Number, "err", err)
 		}
 	}
 	b.reportUnknown(view)
@@ -63,9 +65,15 @@ func (b *Broker) recoverAll(ctx context.Context, view *state.View) ([]recovered,
 	)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(2 * runtime.GOMAXPROCS(0))
-	for p := range view.Owned(b.owner.Store) {
+	for p := range view.Owned(b.self().Store) {
 		t := view.TopicByID(p.Topic)
-		if t == nil || t.Deleted() || !t.Settings.Reliable {
+		if !b.mustOpen(view, p) || p.Owner == b.self() {
+			continue // what was granted to this run meanwhile the reconciler opens
+		}
+		if !t.Settings.Reliable {
+			mu.Lock()
+			all = append(all, recovered{meta: p})
+			mu.Unlock()
 			continue
 		}
 		g.Go(func() error {
@@ -86,12 +94,14 @@ func (b *Broker) recoverAll(ctx context.Context, view *state.View) ([]recovered,
 	return all, g.Wait()
 }
 
+// recover opens the log of a partition as the metadata have it, or takes it
+// over if it was prepared for this epoch.
 func (b *Broker) recover(ctx context.Context, t *state.Topic, p *state.Partition) (recovered, error) {
-	if r, ok := b.takeRecovered(partitionKey{p.Topic, p.Number}); ok {
-		r.meta = p
+	if r, ok := b.takePrepared(p); ok {
 		return r, nil
 	}
-	log, what, err := b.store.Log(ctx, facts(t, p))
+	b.mayHaveFiles(partitionKey{p.Topic, p.Number})
+	log, what, err := b.store.Log(ctx, b.facts(t, p))
 	if err != nil {
 		return recovered{}, fmt.Errorf("recover %s:%d: %w", t.Name, p.Number, err)
 	}
@@ -99,27 +109,33 @@ func (b *Broker) recover(ctx context.Context, t *state.Topic, p *state.Partition
 		b.log.Error("messages are damaged on disk; the rest is served", "partition", fmt.Sprintf("%s:%d", t.Name, p.Number),
 			"from", d.From, "to", d.To, "file", d.File, "at", d.At, "err", d.Err)
 	}
-	return recovered{meta: p, log: log, what: what}, nil
+	return recovered{meta: p, log: log, what: what, foreign: b.foreign(p)}, nil
 }
 
-// takeRecovered returns a log whose opening failed after it was recovered.
-func (b *Broker) takeRecovered(key partitionKey) (recovered, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r, ok := b.recovered[key]
-	delete(b.recovered, key)
-	return r, ok
+// foreign says whether the open range of a partition lies in other stores.
+func (b *Broker) foreign(p *state.Partition) bool {
+	r := p.OpenRange()
+	return r != nil && !slices.Contains(r.Stores, b.self().Store)
 }
 
-// facts are what the metadata says of a partition, as the store takes it.
-func facts(t *state.Topic, p *state.Partition) storage.Facts {
+// facts are what the metadata says of a partition, as the store takes it. An
+// open range of other stores is left out: nothing of it is here.
+func (b *Broker) facts(t *state.Topic, p *state.Partition) storage.Facts {
 	f := storage.Facts{
 		ID:    storage.PartitionID{Topic: p.Topic, Partition: p.Number},
 		Topic: t.Name, LogStart: p.LogStart, Floor: p.Floor,
 	}
+	self := b.self().Store
 	for i := range p.Ranges {
 		r := &p.Ranges[i]
-		out := storage.Range{Start: r.Start, End: r.End, Open: r.Status == state.RangeOpen, Status: storage.Status(r.Status)}
+		here := slices.Contains(r.Stores, self)
+		if r.Status == state.RangeOpen && !here {
+			f.Floor = min(f.Floor, r.Start)
+			continue
+		}
+		out := storage.Range{
+			Start: r.Start, End: r.End, Open: r.Status == state.RangeOpen, Status: storage.Status(r.Status), Away: !here,
+		}
 		for _, e := range r.Epochs {
 			out.Epochs = append(out.Epochs, storage.EpochStart{Epoch: e.Epoch, Start: e.Start})
 		}
@@ -143,8 +159,11 @@ func (r *recovered) tailInDoubt() bool {
 func (r *recovered) open() state.PartitionOpen {
 	e := state.PartitionOpen{Topic: r.meta.Topic, Partition: r.meta.Number, Epoch: r.meta.Epoch, End: r.what.End}
 	switch {
-	case r.meta.State == state.Closed:
+	case r.meta.State == state.Closed, r.meta.State == state.Opening && r.meta.OpenRange() == nil:
 		e.End = r.meta.Floor
+	case r.foreign:
+		// What the lost disk holds above its start nobody here can know (R3, R15).
+		e.End, e.Tail = r.meta.OpenRange().Start, state.TailOrphaned
 	case r.what.End < r.meta.Floor || r.tailInDoubt():
 		e.Tail = state.TailOrphaned
 	case !r.what.Proven:
@@ -153,23 +172,39 @@ func (r *recovered) open() state.PartitionOpen {
 	return e
 }
 
-// begin serves a partition under the epoch that the view gives it.
+// begin serves a partition under the epoch that the view gives it. If it cannot
+// be served the log is closed.
 func (b *Broker) begin(view *state.View, r recovered) error {
+	err := b.beginEpoch(view, r)
+	if err != nil && r.log != nil {
+		return errors.Join(err, r.log.Close())
+	}
+	return err
+}
+
+func (b *Broker) beginEpoch(view *state.View, r recovered) error {
 	id, n, log := r.meta.Topic, r.meta.Number, r.log
 	t, p := view.TopicByID(id), view.Partition(id, n)
 	if t == nil || p == nil || t.Deleted() {
 		return protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", id)
 	}
+	if p.Owner != b.self() || p.State != state.Open && p.State != state.Sealing {
+		return b.notMine(view, t, p)
+	}
 	part := &partition{
 		b: b, key: partitionKey{id, n}, topic: t.Name, settings: t.Settings, epoch: p.Epoch, log: log, damaged: damages{list: r.what.Damaged}, block: minBlock,
 		subs: map[string]*subscription{}, producers: map[*producer]struct{}{},
 	}
+	part.cursorEpoch.Store(p.Epoch)
+	part.settling = r.settling
 	if log == nil {
-		part.live = &fanout{b: b}
+		part.live = &fanout{b: b, at: openStart(p)}
 	} else {
 		if err := log.Begin(p.Epoch, openStart(p), p.Ceiling); err != nil {
 			return fmt.Errorf("begin epoch %d of %s: %w", p.Epoch, part.name(), err)
 		}
+		part.ranges.Store(&p.Ranges[0])
+		log.SetRanges(b.facts(t, p).Ranges)
 		part.raise(p.Ceiling, part.block)
 	}
 	b.mu.Lock()
@@ -205,127 +240,46 @@ func (b *Broker) reportUnknown(view *state.View) {
 	}
 }
 
-// opening is a partition that is being opened; others who want it wait.
-type opening struct {
-	done chan struct{}
-	err  error
-}
-
-// serving returns the partition a request names, opened if it is this broker's to serve.
-func (b *Broker) serving(ctx context.Context, topic string, n int, epoch uint64) (*partition, error) {
-	full, _, err := protocol.ParseTopic(topic)
-	if err != nil {
-		return nil, err
-	}
-	view := b.meta.View()
-	t := view.Topic(full)
-	if t == nil {
-		return nil, noSuchTopic(full)
-	}
-	if n < 0 || n >= int(t.Settings.Partitions) {
-		return nil, protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %d partitions, numbered from 0; there is no partition %d", full, t.Settings.Partitions, n)
-	}
-	p, err := b.partition(ctx, partitionKey{t.ID, uint32(n)})
-	if err != nil {
-		return nil, err
-	}
-	if epoch != 0 && epoch != p.epoch {
-		return nil, &protocol.Error{Code: protocol.CodeUnknownEpoch, Epoch: p.epoch,
-			Text: fmt.Sprintf("%s is served under epoch %d, the request names %d", p.name(), p.epoch, epoch)}
-	}
-	return p, nil
-}
-
-func noSuchTopic(full string) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeNoSuchTopic, Text: "topic " + full + " does not exist",
-		Hint: "make it with: danube topic create " + full}
-}
-
-// partition returns a partition this broker owns, opening it at first use.
-func (b *Broker) partition(ctx context.Context, key partitionKey) (*partition, error) {
-	for {
-		b.mu.Lock()
-		if p := b.parts[key]; p != nil || b.stopping {
-			b.mu.Unlock()
-			if p == nil {
-				return nil, errShuttingDown
-			}
-			return p, nil
-		}
-		o := b.opening[key]
-		if o == nil {
-			o = &opening{done: make(chan struct{})}
-			b.opening[key] = o
-			b.mu.Unlock()
-			o.err = b.openOne(ctx, key)
-			b.mu.Lock()
-			delete(b.opening, key)
-			b.mu.Unlock()
-			close(o.done)
-		} else {
-			b.mu.Unlock()
-		}
-		select {
-		case <-o.done:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		if o.err != nil {
-			return nil, o.err
-		}
-	}
-}
-
-// openOne opens a partition that was made in this run, or whose open failed at the start.
+// openOne opens a partition that was made or granted in this run, or whose open failed at the start.
 func (b *Broker) openOne(ctx context.Context, key partitionKey) error {
 	view := b.meta.View()
 	t, p := view.TopicByID(key.topic), view.Partition(key.topic, key.n)
 	if t == nil || p == nil || t.Deleted() {
 		return protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", key.topic)
 	}
-	if p.Owner.Store != b.owner.Store {
-		return &protocol.Error{Code: protocol.CodeMoved, Text: fmt.Sprintf("%s:%d is served by another broker", t.Name, key.n), Epoch: p.Epoch}
+	self := b.self()
+	if p.Owner.Store != self.Store || p.State == state.Opening && p.Owner != self {
+		return b.notMine(view, t, p)
 	}
-	if !t.Settings.Reliable {
-		return b.begin(view, recovered{meta: p})
-	}
-	r, err := b.recover(ctx, t, p)
-	if err != nil {
-		return err
-	}
-	if p.Owner.Incarnation != b.owner.Incarnation || p.State != state.Open {
-		errs, err := b.proposeEach(ctx, &state.OpenPartitions{Owner: b.owner, Entries: []state.PartitionOpen{r.open()}}, 1)
-		if err = errors.Join(append(errs, err)...); err != nil {
-			b.mu.Lock()
-			b.recovered[key] = r // a log is recovered once in the life of the store
-			b.mu.Unlock()
-			return fmt.Errorf("open %s:%d: %w", t.Name, key.n, err)
+	r := recovered{meta: p}
+	if t.Settings.Reliable {
+		var err error
+		if r, err = b.recover(ctx, t, p); err != nil {
+			return err
 		}
-		b.markDamage(ctx, []recovered{r})
+	}
+	if p.Owner != self || p.State != state.Open && p.State != state.Sealing {
+		if err := b.openEpoch(ctx, t, r); err != nil {
+			return err
+		}
 		view = b.meta.View()
 	}
 	return b.begin(view, r)
 }
 
-// rangeStatus is what the metadata says of an offset that no batch holds:
-// RangeSealed stands for a plain gap.
-func (b *Broker) rangeStatus(p *partition, offset uint64) state.RangeStatus {
-	m := b.meta.View().Partition(p.key.topic, p.key.n)
-	if m == nil {
-		return state.RangeSealed
+// openEpoch commits the next epoch of a partition. If it cannot, the log is closed.
+func (b *Broker) openEpoch(ctx context.Context, t *state.Topic, r recovered) error {
+	b.cfg.At("takeover.recovered")
+	errs, err := b.proposeEach(ctx, &state.OpenPartitions{Owner: b.self(), Entries: []state.PartitionOpen{r.open()}}, 1)
+	if err = errors.Join(append(errs, err)...); err != nil {
+		// Another run or broker may have it by now; who asks again finds out.
+		refused := protocol.Errorf(protocol.CodeNotReady, "open %s:%d: %v", t.Name, r.meta.Number, err)
+		if r.log != nil {
+			return errors.Join(refused, r.log.Close())
+		}
+		return refused
 	}
-	if r := m.Range(offset); r != nil && r.Status != state.RangeOpen {
-		return r.Status
-	}
-	return state.RangeSealed
-}
-
-// gapAccepted reports whether an operator lets consumers pass an orphaned range at once.
-func (b *Broker) gapAccepted(p *partition, offset uint64) bool {
-	m := b.meta.View().Partition(p.key.topic, p.key.n)
-	if m == nil {
-		return true
-	}
-	r := m.Range(offset)
-	return r != nil && r.Accepted
+	b.cfg.At("takeover.opened")
+	b.markDamage(ctx, []recovered{r})
+	return nil
 }

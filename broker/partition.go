@@ -33,12 +33,17 @@ type partition struct {
 	extendAt atomic.Uint64
 	block    uint64 // offsets per extension of the ceiling; guarded by the ceiling keeper
 
+	ranges      atomic.Pointer[state.Range] // the first of those the log was told of last: lists are never changed in place
+	cursorEpoch atomic.Uint64               // under which cursors are committed: the next owner's after a hand-over
+	settling    *settling                   // consumers wait for it; nil: for nothing
+
 	mu        sync.Mutex      // guards what follows
 	over      *protocol.Error // not served any more, because
 	subs      map[string]*subscription
 	producers map[*producer]struct{}
 	exclusive *producer
 	raised    chan struct{} // closed when the ceiling was raised; nil while nobody waits
+	pausing   pausing
 }
 
 // name is the partition as output and errors write it.
@@ -65,12 +70,19 @@ func (p *partition) publish(h *protocol.Produce, prod *producer, body []byte) ac
 		a.err = err
 		return a
 	}
+	if !p.b.leased() {
+		a.err = errNoLease
+		return a
+	}
 	if p.log == nil {
 		a.pending.Base, a.pending.AppendTime, a.err = p.live.publish(b)
 		a.done = true
 		return a
 	}
 	pending, aerr := p.log.Append(b)
+	if errors.Is(aerr, storage.ErrPaused) {
+		pending, aerr = p.appendAfterMove(b)
+	}
 	if errors.Is(aerr, storage.ErrCeiling) {
 		pending, aerr = p.appendAbove(b)
 	}
@@ -154,6 +166,18 @@ func (p *partition) appendAbove(b batch.Batch) (storage.Pending, error) {
 	}
 }
 
+// appendAfterMove appends a batch that met a move, once that has ended.
+func (p *partition) appendAfterMove(b batch.Batch) (pending storage.Pending, err error) {
+	err = p.afterMove(p.b.ctx, func() error {
+		if !p.b.leased() {
+			return errNoLease
+		}
+		pending, err = p.log.Append(b)
+		return err
+	})
+	return pending, err
+}
+
 // awaitRaise returns a channel that is closed when the ceiling is raised next.
 func (p *partition) awaitRaise() <-chan struct{} {
 	p.mu.Lock()
@@ -183,6 +207,8 @@ func (p *partition) attach(prod *producer, q *protocol.OpenProducer) (*protocol.
 	switch {
 	case p.over != nil:
 		return nil, p.over
+	case !p.b.leased():
+		return nil, errNoLease
 	case p.exclusive != nil && p.exclusive.id != prod.id:
 		return nil, protocol.Errorf(protocol.CodeProducerBusy, "%s has an exclusive producer", p.name())
 	case q.Exclusive && p.othersThan(prod.id):
@@ -262,6 +288,7 @@ func (p *partition) close(why *protocol.Error) {
 	p.over = why
 	subs := p.subs
 	p.subs = map[string]*subscription{}
+	p.pausing.end()
 	p.mu.Unlock()
 	for _, s := range subs {
 		s.close(why)
@@ -371,6 +398,9 @@ func (p *partition) raisedEnough() bool {
 
 // extend commits new ceilings and makes them known.
 func (k *ceilingKeeper) extend(ctx context.Context, parts []*partition) error {
+	if !k.b.leased() {
+		return errNoLease
+	}
 	entries := make([]state.PartitionUpdate, len(parts))
 	for i, p := range parts {
 		entries[i] = state.PartitionUpdate{

@@ -16,7 +16,11 @@ func (c *conn) openProducer(ctx context.Context, q *protocol.OpenProducer) (prot
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "producer id %d is not the one of name %q", q.Producer, q.Name)
 	}
 	prod := &producer{part: p, id: q.Producer, sess: q.Session}
-	ok, err := p.attach(prod, q)
+	var ok *protocol.OpenProducerOK
+	err = p.afterMove(ctx, func() error {
+		ok, err = p.attach(prod, q)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

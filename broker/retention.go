@@ -11,10 +11,8 @@ import (
 // retainEvery is how often topic retention is applied.
 const retainEvery = 5 * time.Second
 
-// retain applies topic retention (R13: committed first, deleted later) and
-// removes what is left of deleted topics. It returns when ctx ends.
+// retain applies topic retention (R13: committed first, deleted later). It returns when ctx ends.
 func (b *Broker) retain(ctx context.Context) {
-	b.buryTombstones(ctx)
 	tick := time.NewTicker(retainEvery)
 	defer tick.Stop()
 	for {
@@ -27,17 +25,38 @@ func (b *Broker) retain(ctx context.Context) {
 	}
 }
 
-// buryTombstones finishes deletions that an earlier run began.
+// buryTombstones removes what this store still holds of deleted topics.
 func (b *Broker) buryTombstones(ctx context.Context) {
-	for _, t := range slices.Collect(b.meta.View().Tombstones()) {
+	view := b.meta.View()
+	for _, t := range slices.Collect(view.Tombstones()) {
+		if !b.mourns(view, t) {
+			continue
+		}
 		if err := b.bury(ctx, t); err != nil && ctx.Err() == nil {
-			b.log.Warn("deleted topic not removed whole, tried again at the next start", "topic", t.Name, "err", err)
+			b.log.Warn("deleted topic not removed whole, trying again", "topic", t.Name, "err", err)
 		}
 	}
 }
 
+// mourns says whether a tombstone waits for this store, or for nobody.
+func (b *Broker) mourns(view *state.View, t *state.Topic) bool {
+	nobody := true
+	for m := range view.Partitions(t.ID) {
+		for i := range m.Ranges {
+			if slices.Contains(m.Ranges[i].Stores, b.self().Store) {
+				return true
+			}
+			nobody = false
+		}
+	}
+	return nobody
+}
+
 // applyRetention moves the start of every log whose topic bounds its age or size.
 func (b *Broker) applyRetention(ctx context.Context) {
+	if !b.leased() {
+		return
+	}
 	now := b.cfg.Now().UnixMilli()
 	view := b.meta.View()
 	var parts []*partition

@@ -153,6 +153,17 @@ func (o *consumer) leave(clean bool) {
 
 // close ends the subscription here: its consumers are told why.
 func (s *subscription) close(why *protocol.Error) {
+	s.end(why)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.consumers {
+		s.detach(o, s.why)
+	}
+	s.changed()
+}
+
+// end stops deliveries and acknowledgements; consumers are told by close.
+func (s *subscription) end(why *protocol.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -160,9 +171,6 @@ func (s *subscription) close(why *protocol.Error) {
 	}
 	s.closed, s.why = true, why
 	s.d.Detach(s.now())
-	for _, o := range s.consumers {
-		s.detach(o, why)
-	}
 	s.changed()
 }
 
@@ -181,6 +189,9 @@ func (s *subscription) now() int64 { return s.b.cfg.Now().UnixNano() }
 func (s *subscription) settle(do func(*dispatch.Subscription, int64) (dispatch.Settled, error)) (dispatch.Settled, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return dispatch.Settled{}, s.why
+	}
 	res, err := do(s.d, s.now())
 	s.b.metrics.staleAcks.Add(float64(res.Stale))
 	s.changed()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/storage"
@@ -21,7 +22,10 @@ func (b *Broker) lookup(ctx context.Context, q *protocol.Lookup) (protocol.Heade
 		return nil, err
 	}
 	created := false
-	t := b.meta.View().Topic(full)
+	t, err := b.topicKnown(ctx, full)
+	if err != nil {
+		return nil, err
+	}
 	if t == nil {
 		switch {
 		case q.Create == nil:
@@ -37,6 +41,22 @@ func (b *Broker) lookup(ctx context.Context, q *protocol.Lookup) (protocol.Heade
 		}
 	}
 	return b.owners(t, created), nil
+}
+
+// topicKnown returns a topic, nil if there is none. That is not said by a broker
+// that only has not heard of it yet: the client would believe it.
+func (b *Broker) topicKnown(ctx context.Context, full string) (*state.Topic, error) {
+	if t := b.meta.View().Topic(full); t != nil {
+		return t, nil
+	}
+	if _, leads := b.meta.Leading(); !leads {
+		ctx, cancel := context.WithTimeout(ctx, callTime)
+		defer cancel()
+		if err := b.meta.Barrier(ctx); err != nil {
+			return nil, fmt.Errorf("look up topic %s: %w", full, err)
+		}
+	}
+	return b.meta.View().Topic(full), nil
 }
 
 // autoCreate makes a topic that a producer wants. Losing the race for the name
@@ -56,7 +76,7 @@ func (b *Broker) owners(t *state.Topic, created bool) *protocol.LookupOK {
 	}
 	for p := range view.Partitions(t.ID) {
 		o := protocol.PartitionOwner{Epoch: p.Epoch}
-		if s := view.Store(p.Owner.Store); s != nil {
+		if s := view.Store(p.Owner.Store); serves(s, p) {
 			o.Broker, o.Address = s.Broker, s.Addresses.Client
 		}
 		ok.Partitions = append(ok.Partitions, o)
@@ -100,17 +120,26 @@ func level(name string, reliable bool) (state.Level, error) {
 	return 0, protocol.Errorf(protocol.CodeBadRequest, "unknown durability %q: use local, warm or object", name)
 }
 
-// createTopic makes a topic whose partitions this store serves.
+// createTopic makes a topic whose partitions are spread over the brokers by load.
 func (b *Broker) createTopic(ctx context.Context, full string, c protocol.TopicConfig) (state.Result, error) {
 	s, err := settings(c)
 	if err != nil {
 		return state.Result{}, err
 	}
-	cmd := &state.CreateTopic{Name: full, Settings: s, At: b.cfg.Now().UnixMilli(), Owners: slices.Repeat([]state.Owner{b.owner}, int(s.Partitions))}
+	cmd := &state.CreateTopic{Name: full, Settings: s, At: b.cfg.Now().UnixMilli(), Owners: b.place(int(s.Partitions))}
 	if _, err := rand.Read(cmd.ID[:]); err != nil {
 		return state.Result{}, fmt.Errorf("draw topic id: %w", err)
 	}
 	return b.propose(ctx, cmd)
+}
+
+// place chooses owners for n new partitions. Where no broker is known to be
+// able, this one takes them.
+func (b *Broker) place(n int) []state.Owner {
+	if owners := cluster.Place(b.meta.View(), b.cluster.Members(), n); owners != nil {
+		return owners
+	}
+	return slices.Repeat([]state.Owner{b.self()}, n)
 }
 
 // topicNamed returns a topic by the name a person wrote.
@@ -156,22 +185,17 @@ func (b *Broker) consumers(t *state.Topic) (n int) {
 
 // bury removes what this store holds of a deleted topic and says so.
 func (b *Broker) bury(ctx context.Context, t *state.Topic) error {
-	why := protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", t.Name)
 	for n := range t.Settings.Partitions {
 		key := partitionKey{t.ID, n}
-		b.mu.Lock()
-		p := b.parts[key]
-		delete(b.parts, key)
-		b.mu.Unlock()
-		if p != nil {
-			p.close(why)
-			b.ceilings.forget(p)
+		if p := b.served(key); p != nil {
+			b.retire(p, deletedTopic(t.Name))
 		}
+		b.dropPrepared(func(k partitionKey, _ *prepared) bool { return k == key })
 		if err := b.store.Delete(storage.PartitionID{Topic: t.ID, Partition: n}); err != nil {
 			return fmt.Errorf("remove data of %s:%d: %w", t.Name, n, err)
 		}
 	}
-	if _, err := b.propose(ctx, &state.PurgeTopic{ID: t.ID, Store: b.owner.Store}); err != nil {
+	if _, err := b.propose(ctx, &state.PurgeTopic{ID: t.ID, Store: b.self().Store}); err != nil {
 		return fmt.Errorf("purge topic %s: %w", t.Name, err)
 	}
 	return nil
@@ -241,7 +265,15 @@ func (b *Broker) positions(ctx context.Context, t *state.Topic, at protocol.Posi
 
 // position resolves a position on one partition.
 func (b *Broker) position(ctx context.Context, key partitionKey, at protocol.Position) (uint64, error) {
-	p, err := b.partition(ctx, key)
+	m := b.meta.View().Partition(key.topic, key.n)
+	if m != nil && m.Owner.Store != b.self().Store {
+		a, err := callPeer[positionAnswer](ctx, b, m.Owner.Store, opPosition, &positionArg{partitionArg: argOf(m), At: at})
+		if err != nil {
+			return 0, fmt.Errorf("find the position on partition %d: %w", key.n, err)
+		}
+		return a.Offset, nil
+	}
+	p, err := b.owned(ctx, key, 0)
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,272 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/danubemq/danube/cluster"
+	"github.com/danubemq/danube/meta"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+// membership is this broker's place among the brokers. A broker that stands
+// alone has all of it, and nobody to talk to.
+type membership struct {
+	cluster    *cluster.Cluster
+	controller *cluster.Controller
+	formation  cluster.Formation
+	metaOpen   atomic.Bool // meta is there for requests of other brokers
+	owner      atomic.Pointer[state.Owner]
+	load       loadMeter
+}
+
+// self is this store in its present run. The run changes when the broker was
+// declared lost while it went on. Zero before the store is registered.
+func (b *Broker) self() state.Owner {
+	if o := b.owner.Load(); o != nil {
+		return *o
+	}
+	return state.Owner{}
+}
+
+// leased says whether this broker may act as an owner (R8).
+func (b *Broker) leased() bool { return b.cluster.LeaseValid() }
+
+// errNoLease refuses what only an owner with a lease may do. Nothing is stored.
+var errNoLease = protocol.Errorf(protocol.CodeNotReady, "this broker has lost touch with the cluster's leader and takes nothing until it hears of it again")
+
+// openPeers opens the peer port, if the broker is to be found by others.
+func (b *Broker) openPeers() (net.Listener, error) {
+	p := &b.cfg.Peers
+	if !p.Join {
+		return nil, nil
+	}
+	ln, err := b.cfg.Listen.Open("tcp", p.Listen)
+	if err != nil {
+		return nil, &ListenError{Port: "peer", Address: p.Listen, Err: err}
+	}
+	return ln, nil
+}
+
+// openCluster finds the other brokers and waits until this data directory
+// belongs to a cluster, however long that takes.
+func (b *Broker) openCluster(ctx context.Context, peers net.Listener) error {
+	p := &b.cfg.Peers
+	store := state.StoreID(b.store.ID())
+	had, err := b.hadCluster(ctx, store)
+	if err != nil {
+		return errors.Join(err, closeListener(peers))
+	}
+	addresses := state.Addresses{Client: b.ClientAddr(), HTTP: b.HTTPAddr(), Peer: p.Advertise}
+	if peers != nil && addresses.Peer == "" {
+		addresses.Peer = peers.Addr().String()
+	}
+	b.cluster, err = cluster.Open(ctx, cluster.Config{
+		Dir:      b.cfg.DataDir,
+		Identity: cluster.Identity{Store: store, Name: b.cfg.Name, Cluster: b.cfg.Cluster, Addresses: addresses, Had: had},
+		Seeds:    p.Seeds, Expect: p.Expect, Lease: p.Lease, PeerListener: peers, Dial: p.Dial, Gossip: p.Gossip,
+		Load: b.tellLoad, LeaseCheckOff: p.LeaseCheckOff, Boottime: p.Boottime, Now: b.cfg.Now, At: b.cfg.At, Log: b.log,
+	})
+	if err != nil {
+		return err
+	}
+	b.handlePeers()
+	b.formation, err = b.cluster.Form(ctx)
+	return err
+}
+
+func closeListener(ln net.Listener) error {
+	if ln == nil {
+		return nil
+	}
+	return ln.Close()
+}
+
+// hadCluster returns the cluster id of metadata that were made before there was
+// a record of the cluster beside them; zero if there are none.
+func (b *Broker) hadCluster(ctx context.Context, store state.StoreID) (id [16]byte, err error) {
+	if _, err := os.Stat(filepath.Join(b.cfg.DataDir, "cluster", "record")); !errors.Is(err, os.ErrNotExist) {
+		return id, err
+	}
+	if _, err := os.Stat(filepath.Join(b.metaDir(), "cluster")); errors.Is(err, os.ErrNotExist) {
+		return id, nil
+	} else if err != nil {
+		return id, err
+	}
+	node, err := meta.Open(ctx, meta.Config{Dir: b.metaDir(), Store: store, ElectionTimeout: 100 * time.Millisecond, Logger: b.log})
+	if err != nil {
+		return id, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, peekTime)
+	defer cancel()
+	err = node.WaitReady(ctx)
+	if err == nil {
+		err = node.Barrier(ctx)
+	}
+	id = node.View().Cluster().ID
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = nil // one of several: the others know
+	}
+	return id, errors.Join(err, node.Close())
+}
+
+// peekTime is how long metadata of an earlier release may take to elect their lone voter.
+const peekTime = 5 * time.Second
+
+// openMeta opens the metadata of the cluster and waits until they can be trusted.
+func (b *Broker) openMeta(ctx context.Context) error {
+	data, err := b.store.Partitions()
+	if err != nil {
+		return err
+	}
+	cfg := meta.Config{
+		Dir: b.metaDir(), Store: state.StoreID(b.store.ID()), Bootstrapped: b.formation.Known || len(data) > 0,
+		Forward: b.forward, ElectionTimeout: b.cfg.Election, Logger: b.log, Registerer: b.cfg.Metrics, Now: b.cfg.Now,
+	}
+	if b.cfg.Peers.Join {
+		cfg.Form, cfg.Join = b.formation.Voters, b.formation.Join
+		cfg.Listener, cfg.Dial, cfg.Resolve = b.cluster.RaftListener(), b.cluster.RaftDial, b.peerAddress
+		cfg.Address = b.cfg.Peers.Advertise
+	}
+	if b.meta, err = meta.Open(ctx, cfg); err != nil {
+		return err
+	}
+	b.metaOpen.Store(true)
+	if err := b.meta.WaitReady(ctx); err != nil {
+		return err
+	}
+	// What is read first is read behind a barrier in the leader's term (R6).
+	return b.meta.Barrier(ctx)
+}
+
+// peerAddress is where a store's peer port is by the newest that gossip says.
+func (b *Broker) peerAddress(store state.StoreID) (string, bool) {
+	for _, m := range b.cluster.Members() {
+		if m.Store == store && m.State != cluster.Dead && m.Addresses.Peer != "" {
+			return m.Addresses.Peer, true
+		}
+	}
+	return "", false
+}
+
+// forward carries a request of this broker's metadata to another broker's.
+func (b *Broker) forward(ctx context.Context, to meta.Server, op byte, body []byte) ([]byte, error) {
+	answer, err := b.cluster.Call(ctx, to.Store, opMeta, append([]byte{op}, body...))
+	if errors.Is(err, cluster.ErrUnreachable) {
+		return nil, fmt.Errorf("%w: %w", meta.ErrNotLeader, err)
+	}
+	return answer, err
+}
+
+// serveMeta answers what another broker's metadata ask.
+func (b *Broker) serveMeta(ctx context.Context, _ state.StoreID, body []byte) ([]byte, error) {
+	if !b.metaOpen.Load() || len(body) == 0 {
+		return nil, protocol.Errorf(protocol.CodeNotReady, "the broker is starting")
+	}
+	return b.meta.Serve(ctx, body[0], body[1:])
+}
+
+// register gives the cluster its id, if it has none, and begins a run (R9, R6).
+func (b *Broker) register(ctx context.Context) error {
+	id := b.formation.ClusterID
+	if b.meta.View().Cluster().ID == [16]byte{} {
+		if _, err := b.propose(ctx, &state.InitCluster{ID: id, Name: b.cfg.Cluster}); err != nil {
+			return fmt.Errorf("make cluster: %w", err)
+		}
+	}
+	c := b.meta.View().Cluster()
+	if c.ID != id {
+		return fmt.Errorf("the metadata are of cluster %s, this data directory belongs to cluster %s",
+			hex.EncodeToString(c.ID[:]), hex.EncodeToString(id[:]))
+	}
+	b.store.SetCluster(c.ID, c.History)
+	return b.beginRun(ctx)
+}
+
+// beginRun registers this store under a run number that was never used.
+func (b *Broker) beginRun(ctx context.Context) error {
+	r := &state.RegisterStore{
+		Store: state.StoreID(b.store.ID()), Broker: b.cfg.Name, Boot: bootID(),
+		Addresses: state.Addresses{Client: b.ClientAddr(), HTTP: b.HTTPAddr()},
+	}
+	if b.cfg.Peers.Join {
+		r.Addresses.Peer = b.peerAdvertised()
+	}
+	if _, err := rand.Read(r.Nonce[:]); err != nil {
+		return fmt.Errorf("draw nonce: %w", err)
+	}
+	res, err := b.propose(ctx, r)
+	if err != nil {
+		return fmt.Errorf("register store: %w", err)
+	}
+	b.owner.Store(&state.Owner{Store: r.Store, Incarnation: res.Incarnation})
+	return nil
+}
+
+// peerAdvertised is the address of the peer port that others are told.
+func (b *Broker) peerAdvertised() string {
+	if a := b.cfg.Peers.Advertise; a != "" {
+		return a
+	}
+	return b.cluster.RaftListener().Addr().String()
+}
+
+// attach begins the lease of this run. It waits a moment for it, so that a
+// broker that is ready takes messages.
+func (b *Broker) attach(ctx context.Context) error {
+	if err := b.cluster.Attach(b.meta, b.self()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !b.leased() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil // the doors stay shut until it comes
+		}
+	}
+	return nil
+}
+
+// GossipAddr is the address at which other brokers find this one, "" when it stands alone.
+func (b *Broker) GossipAddr() string { return b.cluster.GossipAddress() }
+
+// loadMeter turns counters into rates.
+type loadMeter struct {
+	mu  sync.Mutex // guards what follows
+	at  time.Time
+	in  int64
+	was cluster.Load
+}
+
+// tellLoad is what the broker tells others of its work; the cluster asks every second.
+func (b *Broker) tellLoad() cluster.Load {
+	m := &b.load
+	now, in := b.cfg.Now(), b.metrics.appended.Load()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if since := now.Sub(m.at).Seconds(); !m.at.IsZero() && since > 0 {
+		m.was.BytesIn = float64(in-m.in) / since
+	}
+	m.at, m.in = now, in
+	b.mu.RLock()
+	m.was.Partitions = len(b.parts)
+	b.mu.RUnlock()
+	if space, err := b.cfg.FS.Free(b.cfg.DataDir); err == nil && space.Total > 0 {
+		m.was.Disk = 1 - float64(space.Free)/float64(space.Total)
+	}
+	return m.was
+}

@@ -1,0 +1,293 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/storage"
+)
+
+// A planned move (R16), at the broker that gives a partition away. The metadata
+// say SEALING; the log is paused at its exact end; the target gets ready; one
+// command seals the epoch here and opens the next one there. Whatever goes wrong
+// before that command is proposed ends in an abort, after which everything goes
+// on here as if nothing had been; once it was proposed, only the metadata say
+// how it ended (R5).
+
+const (
+	// pauseWait is how long what a producer sends may wait for the outcome of a move.
+	pauseWait = time.Second
+	// decideTime bounds one attempt to commit how a move ends.
+	decideTime = 5 * time.Second
+	// settleTime bounds what comes after the decision: the last cursors, and word of them to the new owner.
+	settleTime = time.Second
+	// moveRetry is the pause before a move is tried again that could be neither ended nor aborted.
+	moveRetry = time.Second
+)
+
+// errMoveOver says that the move is not the one the metadata have.
+var errMoveOver = errors.New("the move was aborted")
+
+func (b *Broker) isMoving(key partitionKey) bool {
+	b.owning.lock.Lock()
+	defer b.owning.lock.Unlock()
+	return b.moves[key]
+}
+
+// moveBeside carries a move out in the background.
+func (b *Broker) moveBeside(ctx context.Context, p *partition, m *state.Partition) {
+	b.owning.lock.Lock()
+	defer b.owning.lock.Unlock()
+	if b.moves[p.key] {
+		return
+	}
+	b.moves[p.key] = true
+	go b.background(ctx, func() {
+		b.carryOut(ctx, p, m)
+		b.owning.lock.Lock()
+		delete(b.moves, p.key)
+		b.owning.lock.Unlock()
+		notify(b.kick)
+	})
+}
+
+// carryOut moves a partition or takes the move back.
+func (b *Broker) carryOut(ctx context.Context, p *partition, m *state.Partition) {
+	began := time.Now()
+	b.cfg.At("move.sealing")
+	p.pause()
+	err := b.giveAway(ctx, p, m)
+	if err == nil {
+		b.log.Debug("partition moved", "partition", p.name(), "to", b.brokerName(m.Target.Store), "took", time.Since(began))
+		return
+	}
+	if ctx.Err() != nil {
+		return // the process ends; whoever leads finishes what is in the metadata
+	}
+	b.log.Warn("partition not moved", "partition", p.name(), "to", b.brokerName(m.Target.Store), "err", err)
+	if err := b.takeBack(ctx, p, m); err != nil && ctx.Err() == nil {
+		b.log.Warn("move not aborted, trying again", "partition", p.name(), "err", err)
+		wait(ctx, moveRetry)
+	}
+}
+
+// wait sleeps for d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// giveAway does a move from the pause to the end. With an error the partition is
+// still this broker's, paused, and either no hand-over was ever proposed or the
+// metadata say that it will not happen.
+func (b *Broker) giveAway(ctx context.Context, p *partition, m *state.Partition) error {
+	q := &prepareArg{partitionArg: argOf(m), Move: m.Move, End: m.Floor}
+	if p.log != nil {
+		var err error
+		if q.End, err = p.log.Pause(); err != nil {
+			return fmt.Errorf("pause %s: %w", p.name(), err)
+		}
+		b.cfg.At("move.paused")
+		if q.Sessions, err = p.log.Sessions(); err != nil {
+			return err
+		}
+	}
+	if _, err := callPeer[prepareAnswer](ctx, b, m.Target.Store, opPrepare, q); err != nil {
+		return fmt.Errorf("prepare the target: %w", err)
+	}
+	b.cfg.At("move.prepared")
+	b.cursors.flush(ctx) // what was acknowledged so far; the rest follows under the next epoch
+	b.cfg.At("move.flushed")
+	epoch, err := b.handOver(ctx, p, m, q.End)
+	if err != nil {
+		return err
+	}
+	b.cfg.At("move.handed-over")
+	b.letGo(ctx, p, m, epoch)
+	b.cfg.At("move.over")
+	return nil
+}
+
+// handOver commits the end of the epoch here and the next one at the target,
+// and returns that. It does not return before the outcome is known.
+func (b *Broker) handOver(ctx context.Context, p *partition, m *state.Partition, end uint64) (epoch uint64, err error) {
+	c := &state.HandOver{Owner: b.self(), Entries: []state.PartitionHandOver{{
+		Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, Move: m.Move, End: end, To: m.Target,
+	}}}
+	for {
+		attempt, cancel := context.WithTimeout(ctx, decideTime)
+		errs, err := b.proposeEach(attempt, c, 1)
+		cancel()
+		now := b.meta.View().Partition(m.Topic, m.Number)
+		switch {
+		case now == nil:
+			return 0, nil // deleted meanwhile
+		case now.Epoch != m.Epoch:
+			return now.Epoch, nil // by this command, or by a loss that the cluster decided
+		case now.State != state.Sealing || now.Move != m.Move:
+			return 0, errMoveOver
+		case err == nil && errs[0] != nil:
+			return 0, fmt.Errorf("hand over: %w", errs[0])
+		case ctx.Err() != nil:
+			return 0, context.Cause(ctx)
+		}
+		b.log.Warn("whether the partition was handed over is not known, asking again", "partition", p.name(), "err", err)
+	}
+}
+
+// letGo ends a partition here whose next epoch is another broker's. What
+// consumers acknowledged since the last commit is committed under that epoch,
+// and the new owner hears of it, before they are told to go there: so nothing
+// that was acknowledged comes again.
+func (b *Broker) letGo(ctx context.Context, p *partition, m *state.Partition, epoch uint64) {
+	view := b.meta.View()
+	t, now := view.TopicByID(m.Topic), view.Partition(m.Topic, m.Number)
+	if t == nil || now == nil || epoch == 0 {
+		b.retire(p, deletedTopic(p.topic))
+		return
+	}
+	why := b.notMine(view, t, now)
+	if now.Owner == m.Target {
+		p.cursorEpoch.Store(epoch)
+		p.stopSubscriptions(why)
+		settle, cancel := context.WithTimeout(ctx, settleTime)
+		for i := 0; i < settleRounds && p.unsettled(); i++ {
+			b.cursors.flush(settle)
+		}
+		q := &settledArg{partitionArg: partitionArg{Topic: m.Topic[:], Partition: m.Number, Epoch: epoch}, Index: b.meta.View().Index()}
+		if _, err := callPeer[struct{}](settle, b, m.Target.Store, opSettled, q); err != nil {
+			b.log.Debug("new owner not told that cursors are settled", "partition", p.name(), "err", err)
+		}
+		cancel()
+	}
+	b.retire(p, why)
+}
+
+// settleRounds bounds the commits after a hand-over: large cursors go in parts.
+const settleRounds = 20
+
+// takeBack aborts a move, and lets the partition go on here once it is.
+func (b *Broker) takeBack(ctx context.Context, p *partition, m *state.Partition) error {
+	abort, cancel := context.WithTimeout(ctx, decideTime)
+	defer cancel()
+	errs, err := b.proposeEach(abort, &state.AbortMoves{Entries: []state.MoveAbort{{
+		Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, Move: m.Move,
+	}}}, 1)
+	now := b.meta.View().Partition(m.Topic, m.Number)
+	switch {
+	case now == nil || now.Epoch != m.Epoch:
+		return nil // it is over here; the reconciler closes it
+	case now.State == state.Sealing && now.Move == m.Move:
+		return errors.Join(append(errs, err)...)
+	}
+	b.cfg.At("move.aborted")
+	return p.resume()
+}
+
+// pausing is what a partition's producers wait for while it moves.
+type pausing struct {
+	over chan struct{} // closed when they may try again; nil while nothing pauses
+}
+
+// pause makes producers wait.
+func (p *partition) pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pausing.over == nil {
+		p.pausing.over = make(chan struct{})
+	}
+}
+
+// resume lets producers go on here.
+func (p *partition) resume() error {
+	var err error
+	if p.log != nil {
+		err = p.log.Resume()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pausing.end()
+	return err
+}
+
+// end lets those who wait try again. The caller holds the partition's mu.
+func (w *pausing) end() {
+	if w.over != nil {
+		close(w.over)
+		w.over = nil
+	}
+}
+
+// awaitMove waits for the outcome of a move, until ctx or the timer ends; false: it did not come.
+func (p *partition) awaitMove(ctx context.Context, timeout *time.Timer) bool {
+	p.mu.Lock()
+	over := p.pausing.over
+	p.mu.Unlock()
+	if over == nil {
+		return true
+	}
+	select {
+	case <-over:
+		return true
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// movingError refuses what met a move that takes long. Nothing is stored.
+func (p *partition) movingError() *protocol.Error {
+	return protocol.Errorf(protocol.CodeMoving, "%s is moving to another broker", p.name())
+}
+
+// afterMove does what a pause has refused, again after its end.
+func (p *partition) afterMove(ctx context.Context, do func() error) error {
+	timeout := time.NewTimer(pauseWait)
+	defer timeout.Stop()
+	for {
+		err := do()
+		if !errors.Is(err, storage.ErrPaused) {
+			return err
+		}
+		if !p.awaitMove(ctx, timeout) {
+			return p.movingError()
+		}
+	}
+}
+
+// stopSubscriptions stops deliveries and acknowledgements here, without telling consumers yet.
+func (p *partition) stopSubscriptions(why *protocol.Error) {
+	p.mu.Lock()
+	if p.over == nil {
+		p.over = why
+	}
+	subs := make([]*subscription, 0, len(p.subs))
+	for _, s := range p.subs {
+		subs = append(subs, s)
+	}
+	p.mu.Unlock()
+	for _, s := range subs {
+		s.end(why)
+	}
+}
+
+// unsettled says whether a cursor has changes that are not committed.
+func (p *partition) unsettled() bool {
+	for _, s := range p.b.subscriptionsOf(p) {
+		s.mu.Lock()
+		dirty := s.dirty
+		s.mu.Unlock()
+		if dirty {
+			return true
+		}
+	}
+	return false
+}

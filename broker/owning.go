@@ -1,0 +1,343 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/storage"
+)
+
+// owning is how the broker follows what the metadata say of who owns what. It
+// compares and never remembers events: what a snapshot skipped, or another
+// leader decided, shows in the comparison all the same.
+type owning struct {
+	kick     chan struct{} // of capacity one: compare again
+	slots    chan struct{} // held by partitions that are opened or moved in the background
+	expelled chan struct{} // closed with whyGone
+	lock     sync.Mutex    // guards what follows
+	whyGone  error         // this broker must stop
+	moves    map[partitionKey]bool
+	prepared map[partitionKey]*prepared
+	retry    map[partitionKey]time.Time // what could not be opened, and when to try again
+	files    map[partitionKey]struct{}  // partitions that may have files here
+}
+
+// besides is how many partitions are opened or moved in the background at once.
+const besides = 64
+
+func newOwning() owning {
+	return owning{
+		kick: make(chan struct{}, 1), slots: make(chan struct{}, besides), expelled: make(chan struct{}),
+		moves: map[partitionKey]bool{}, prepared: map[partitionKey]*prepared{}, retry: map[partitionKey]time.Time{},
+		files: map[partitionKey]struct{}{},
+	}
+}
+
+const (
+	// compareEvery is how often everything is compared though nothing was decided.
+	compareEvery = time.Second
+	// compareShare bounds what comparing costs: after a walk so many times its length pass before the next.
+	compareShare = 10
+)
+
+// reconcile compares what the metadata say with what is served, whenever they
+// change and every second. It returns when ctx ends.
+func (b *Broker) reconcile(ctx context.Context) {
+	tick := time.NewTicker(compareEvery)
+	defer tick.Stop()
+	soon := time.NewTimer(0)
+	defer soon.Stop()
+	var walked uint64 // the decisions that were compared last
+	var next time.Time
+	all := true
+	for {
+		changed := b.meta.Changed()
+		view := b.meta.View()
+		b.takeUp(ctx, view)
+		if now := time.Now(); all || view.Decided() != walked && !now.Before(next) {
+			b.compare(ctx, view, all)
+			walked, all = view.Decided(), false
+			next = now.Add(compareShare * time.Since(now))
+		} else if view.Decided() != walked {
+			soon.Reset(next.Sub(now))
+		}
+		select {
+		case <-changed:
+		case <-soon.C:
+		case <-b.kick:
+			all = true
+		case <-tick.C:
+			all = true
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// compare does what the difference between the metadata and what is served
+// asks for. all: also what no decision tells of.
+func (b *Broker) compare(ctx context.Context, view *state.View, all bool) {
+	self := b.self()
+	switch s := view.Store(self.Store); {
+	case s == nil:
+	case s.Status == state.StoreRemoved:
+		b.expel(fmt.Errorf("store %s, this broker's, was removed from the cluster", self.Store))
+		return
+	case s.Incarnation > self.Incarnation:
+		b.expel(fmt.Errorf("run %d of store %s is over: run %d has registered, from another copy of this data directory", self.Incarnation, self.Store, s.Incarnation))
+		return
+	case s.Status == state.StoreLost:
+		if err := b.comeBack(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn("declared lost; not registered again yet", "err", err)
+		}
+		return
+	}
+	for _, p := range b.everything() {
+		b.follow(ctx, view, p)
+	}
+	for m := range view.Owned(self.Store) {
+		if b.mustOpen(view, m) {
+			b.openBeside(ctx, partitionKey{m.Topic, m.Number})
+		}
+	}
+	if all {
+		b.buryTombstones(ctx)
+		b.deleteStruck(view)
+		b.followSubscriptions(view)
+	}
+}
+
+// everything is what is served now.
+func (b *Broker) everything() []*partition {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	out := make([]*partition, 0, len(b.parts))
+	for _, p := range b.parts {
+		out = append(out, p)
+	}
+	return out
+}
+
+// follow compares one partition that is served with what the view says of it.
+func (b *Broker) follow(ctx context.Context, view *state.View, p *partition) {
+	t, m := view.TopicByID(p.key.topic), view.Partition(p.key.topic, p.key.n)
+	switch {
+	case t == nil || m == nil || t.Deleted():
+		b.retireBeside(p, deletedTopic(p.topic))
+	case b.isMoving(p.key): // the move sees to the rest
+	case m.Epoch != p.epoch || m.Owner != b.self():
+		b.retireBeside(p, b.notMine(view, t, m))
+	case m.State == state.Sealing:
+		b.moveBeside(ctx, p, m)
+	case p.log != nil && len(m.Ranges) > 0 && p.ranges.Swap(&m.Ranges[0]) != &m.Ranges[0]:
+		p.log.SetRanges(b.facts(t, m).Ranges)
+	}
+}
+
+// mustOpen says whether a partition of this store is to be opened without being
+// asked for: others wait for it, or only a new epoch makes it this run's.
+// Partitions that were just made are opened at first use.
+func (b *Broker) mustOpen(view *state.View, m *state.Partition) bool {
+	if b.served(partitionKey{m.Topic, m.Number}) != nil {
+		return false
+	}
+	t := view.TopicByID(m.Topic)
+	if t == nil || t.Deleted() {
+		return false
+	}
+	switch self := b.self(); {
+	case m.Owner == self:
+		return m.State != state.Open || len(m.Ranges) > 1 || len(m.Ranges) == 1 && m.Ranges[0].Start > 0
+	case m.State == state.Opening:
+		return false // granted to a run that is over: the leader grants it again
+	}
+	return true
+}
+
+// openBeside opens a partition in the background.
+func (b *Broker) openBeside(ctx context.Context, key partitionKey) {
+	b.owning.lock.Lock()
+	wait := time.Now().Before(b.retry[key])
+	if !wait {
+		b.retry[key] = time.Now().Add(time.Second)
+	}
+	b.owning.lock.Unlock()
+	if wait {
+		return
+	}
+	b.background(ctx, func() {
+		_, err := b.partition(ctx, key)
+		b.owning.lock.Lock()
+		defer b.owning.lock.Unlock()
+		if err == nil {
+			delete(b.retry, key)
+			return
+		}
+		if ctx.Err() == nil {
+			b.log.Error("partition not opened, trying again", "topic", key.topic, "partition", key.n, "err", err)
+		}
+	})
+}
+
+// background runs do beside, when a slot is free, unless the broker stops.
+func (b *Broker) background(ctx context.Context, do func()) {
+	b.unlessStopping(func() {
+		select {
+		case b.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		defer func() { <-b.slots }()
+		do()
+	})
+}
+
+// unlessStopping runs do in a goroutine that Close waits for.
+func (b *Broker) unlessStopping(do func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.stopping {
+		b.wg.Go(do)
+	}
+}
+
+// expel ends Run: this broker is not, or no more, of the cluster.
+func (b *Broker) expel(why error) {
+	b.owning.lock.Lock()
+	defer b.owning.lock.Unlock()
+	if b.whyGone == nil {
+		b.whyGone = why
+		close(b.expelled)
+	}
+}
+
+func (b *Broker) whyExpelled() error {
+	b.owning.lock.Lock()
+	defer b.owning.lock.Unlock()
+	return b.whyGone
+}
+
+// comeBack goes on after the cluster took this broker for lost: what it served
+// is closed, and a new run begins, which opens what is still this store's.
+func (b *Broker) comeBack(ctx context.Context) error {
+	b.log.Warn("this broker was declared lost; it gives up what it served and registers again")
+	why := protocol.Errorf(protocol.CodeNotReady, "this broker was declared lost and registers again")
+	var closing sync.WaitGroup
+	for _, p := range b.everything() {
+		closing.Go(func() { b.retire(p, why) })
+	}
+	closing.Wait()
+	b.dropPrepared(func(partitionKey, *prepared) bool { return true })
+	if err := b.beginRun(ctx); err != nil {
+		return err
+	}
+	b.cluster.Reattach(b.self())
+	notify(b.kick)
+	return nil
+}
+
+// retireBeside closes a partition that this broker does not serve any more, in the background.
+func (b *Broker) retireBeside(p *partition, why *protocol.Error) {
+	b.unlessStopping(func() { b.retire(p, why) })
+}
+
+// retire closes a partition that this broker does not serve any more. Its files
+// stay as history. Whoever wants to open it meanwhile waits.
+func (b *Broker) retire(p *partition, why *protocol.Error) {
+	o := &opening{done: make(chan struct{})}
+	b.mu.Lock()
+	if b.parts[p.key] != p {
+		b.mu.Unlock()
+		return
+	}
+	delete(b.parts, p.key)
+	b.opening[p.key] = o
+	b.mu.Unlock()
+	p.close(why)
+	b.ceilings.forget(p)
+	if p.log != nil {
+		if err := p.log.Close(); err != nil {
+			b.log.Error("log not closed", "partition", p.name(), "err", err)
+		}
+	}
+	b.mu.Lock()
+	delete(b.opening, p.key)
+	b.mu.Unlock()
+	close(o.done)
+	notify(b.kick)
+}
+
+// deleteStruck removes the files of partitions that no range and no right ties
+// to this store any more: the command that struck it is applied (R16).
+func (b *Broker) deleteStruck(view *state.View) {
+	self := b.self().Store
+	b.owning.lock.Lock()
+	var gone []partitionKey
+	for key := range b.files {
+		m := view.Partition(key.topic, key.n)
+		if m == nil || concerns(m, self) || b.prepared[key] != nil || b.moves[key] {
+			continue // what is not known is reported and never deleted
+		}
+		gone = append(gone, key)
+	}
+	b.owning.lock.Unlock()
+	for _, key := range gone {
+		b.mu.RLock()
+		busy := b.parts[key] != nil || b.opening[key] != nil
+		b.mu.RUnlock()
+		if busy {
+			continue
+		}
+		if err := b.store.Delete(storage.PartitionID{Topic: key.topic, Partition: key.n}); err != nil {
+			b.log.Warn("files of a partition that lies elsewhere now are not removed, trying again", "topic", key.topic, "partition", key.n, "err", err)
+			continue
+		}
+		b.owning.lock.Lock()
+		delete(b.files, key)
+		b.owning.lock.Unlock()
+	}
+}
+
+// concerns says whether a partition has to do with a store.
+func concerns(m *state.Partition, store state.StoreID) bool {
+	return m.Owner.Store == store || m.Target.Store == store ||
+		slices.ContainsFunc(m.Ranges, func(r state.Range) bool { return slices.Contains(r.Stores, store) })
+}
+
+// mayHaveFiles notes that a partition may have files in this store.
+func (b *Broker) mayHaveFiles(key partitionKey) {
+	b.owning.lock.Lock()
+	defer b.owning.lock.Unlock()
+	b.files[key] = struct{}{}
+}
+
+// followSubscriptions ends the shells of subscriptions that were deleted through
+// another broker, and moves those that were reset there.
+func (b *Broker) followSubscriptions(view *state.View) {
+	for _, p := range b.everything() {
+		for _, s := range b.subscriptionsOf(p) {
+			m := view.SubscriptionByID(s.id)
+			if m == nil {
+				s.close(protocol.Errorf(protocol.CodeNoSuchSub, "subscription %s of %s was deleted", s.name, p.topic))
+				b.unlist(p.key, s)
+				continue
+			}
+			if c := &m.Cursors[p.key.n]; s.behind(c.Generation) {
+				if err := s.reset(c.Generation, m.Start[p.key.n]); err != nil {
+					b.log.Error("subscription not moved", "subscription", s.name, "partition", p.name(), "err", err)
+				}
+			}
+		}
+	}
+}
+
+func (s *subscription) behind(generation uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.d.Generation() < generation
+}

@@ -1,0 +1,266 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+// A planned move (R16), at the broker that gets a partition: its log is opened
+// and its producer table imported before the command that makes it this
+// broker's, so that serving begins the moment that is applied.
+
+// prepared is a partition that is about to become this broker's.
+type prepared struct {
+	recovered
+	epoch uint64 // the one that will be sealed
+	move  uint64
+	end   uint64
+	until time.Time
+}
+
+const (
+	// prepareWait is how long a request to get ready waits for the view to show the move.
+	prepareWait = time.Second
+	// preparedTime is how long what was prepared is kept.
+	preparedTime = time.Minute
+	// settledWait is how long consumers wait for word of the last cursors of the owner before.
+	settledWait = 500 * time.Millisecond
+)
+
+// prepareArg asks a broker to get ready for a partition.
+type prepareArg struct {
+	partitionArg
+	Move     uint64 `msgpack:"m"`
+	End      uint64 `msgpack:"x"`
+	Sessions []byte `msgpack:"s"` // the producer table at End
+}
+
+type prepareAnswer struct{}
+
+// servePrepare gets ready to own a partition.
+func (b *Broker) servePrepare(ctx context.Context, q *prepareArg) (*prepareAnswer, error) {
+	key, err := q.key()
+	if err != nil {
+		return nil, err
+	}
+	t, m, err := b.awaitTarget(ctx, key, q)
+	if err != nil {
+		return nil, err
+	}
+	if !b.leased() {
+		return nil, errNoLease
+	}
+	b.cfg.At("move.preparing")
+	o, err := b.reserve(key)
+	if err != nil {
+		return nil, err
+	}
+	defer b.opened(key, o)
+	b.dropPrepared(func(k partitionKey, _ *prepared) bool { return k == key })
+	x := &prepared{recovered: recovered{meta: m}, epoch: m.Epoch, move: q.Move, end: q.End, until: time.Now().Add(preparedTime)}
+	if t.Settings.Reliable {
+		if err := b.prepareLog(ctx, t, x, q.Sessions); err != nil {
+			return nil, err
+		}
+	}
+	b.cfg.At("move.imported")
+	b.owning.lock.Lock()
+	b.prepared[key] = x
+	b.owning.lock.Unlock()
+	return &prepareAnswer{}, nil
+}
+
+// awaitTarget returns a partition once the view shows the move that is meant.
+func (b *Broker) awaitTarget(ctx context.Context, key partitionKey, q *prepareArg) (*state.Topic, *state.Partition, error) {
+	timeout := time.NewTimer(prepareWait)
+	defer timeout.Stop()
+	for {
+		changed := b.meta.Changed()
+		view := b.meta.View()
+		t, m := view.TopicByID(key.topic), view.Partition(key.topic, key.n)
+		if t != nil && m != nil && m.State == state.Sealing && m.Epoch == q.Epoch && m.Move == q.Move && m.Target == b.self() {
+			return t, m, nil
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return nil, nil, protocol.Errorf(protocol.CodeNotReady, "move %d of partition %d of topic %s is not known here", q.Move, key.n, key.topic)
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// reserve keeps others from opening a partition, until opened is called.
+func (b *Broker) reserve(key partitionKey) (*opening, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.stopping:
+		return nil, errShuttingDown
+	case b.parts[key] != nil || b.opening[key] != nil:
+		return nil, protocol.Errorf(protocol.CodeNotReady, "the partition is being opened or closed here")
+	}
+	o := &opening{done: make(chan struct{})}
+	b.opening[key] = o
+	return o, nil
+}
+
+// prepareLog opens the log as it will be once the epoch is sealed, and imports
+// the producer table.
+func (b *Broker) prepareLog(ctx context.Context, t *state.Topic, x *prepared, sessions []byte) error {
+	b.mayHaveFiles(partitionKey{x.meta.Topic, x.meta.Number})
+	log, what, err := b.store.Log(ctx, b.facts(t, sealedAt(x.meta, x.end)))
+	if err != nil {
+		return fmt.Errorf("open the log of %s:%d: %w", t.Name, x.meta.Number, err)
+	}
+	x.log, x.what = log, what
+	if what.End != x.end {
+		err = fmt.Errorf("open the log of %s:%d: it ends at %d, the owner's at %d", t.Name, x.meta.Number, what.End, x.end)
+	} else {
+		err = log.ImportSessions(sessions)
+	}
+	if err != nil {
+		return errors.Join(err, log.Close())
+	}
+	return nil
+}
+
+// sealedAt is a partition as it will be when its open range has ended at end.
+// Where that range holds nothing it stays: it says where the log ends.
+func sealedAt(m *state.Partition, end uint64) *state.Partition {
+	p := *m
+	p.Ranges = slices.Clone(m.Ranges)
+	last := &p.Ranges[len(p.Ranges)-1]
+	if p.Floor = end; end > last.Start {
+		last.Status, last.End = state.RangeSealed, end
+	}
+	return &p
+}
+
+// takeUp serves what was prepared and is this broker's now, and forgets what
+// came to nothing.
+func (b *Broker) takeUp(ctx context.Context, view *state.View) {
+	now := time.Now()
+	var mine []partitionKey
+	b.dropPrepared(func(key partitionKey, x *prepared) bool {
+		m := view.Partition(key.topic, key.n)
+		switch {
+		case m == nil:
+		case m.State == state.Open && m.Owner == b.self() && m.Epoch > x.epoch:
+			mine = append(mine, key)
+			return false
+		case m.State == state.Sealing && m.Move == x.move:
+			return now.After(x.until)
+		}
+		return true
+	})
+	for _, key := range mine {
+		b.unlessStopping(func() {
+			if _, err := b.partition(ctx, key); err != nil && ctx.Err() == nil {
+				b.log.Error("partition that was handed over is not served yet", "topic", key.topic, "partition", key.n, "err", err)
+			}
+		})
+	}
+}
+
+// dropPrepared forgets those of the prepared partitions that over names.
+func (b *Broker) dropPrepared(over func(partitionKey, *prepared) bool) {
+	var gone []*prepared
+	b.owning.lock.Lock()
+	for key, x := range b.prepared {
+		if over(key, x) {
+			delete(b.prepared, key)
+			gone = append(gone, x)
+		}
+	}
+	b.owning.lock.Unlock()
+	for _, x := range gone {
+		if x.log != nil {
+			if err := x.log.Close(); err != nil {
+				b.log.Error("log not closed", "topic", x.meta.Topic, "partition", x.meta.Number, "err", err)
+			}
+		}
+	}
+}
+
+// takePrepared returns what was prepared for exactly the epoch that is to begin.
+// Anything else that was prepared is closed.
+func (b *Broker) takePrepared(m *state.Partition) (recovered, bool) {
+	key := partitionKey{m.Topic, m.Number}
+	b.owning.lock.Lock()
+	x := b.prepared[key]
+	fits := x != nil && m.State != state.Opening && m.Owner == b.self() && m.Epoch == x.epoch+1 && (x.log == nil || openStart(m) == x.end)
+	if fits {
+		delete(b.prepared, key)
+	}
+	b.owning.lock.Unlock()
+	if !fits {
+		b.dropPrepared(func(k partitionKey, _ *prepared) bool { return k == key })
+		return recovered{}, false
+	}
+	x.meta = m
+	x.settling = newSettling()
+	return x.recovered, true
+}
+
+// settling keeps consumers waiting until the owner before has committed what
+// they acknowledged there.
+type settling struct {
+	done  chan struct{}
+	once  sync.Once
+	timer *time.Timer
+}
+
+func newSettling() *settling {
+	s := &settling{done: make(chan struct{})}
+	s.timer = time.AfterFunc(settledWait, s.end)
+	return s
+}
+
+func (s *settling) end() {
+	s.once.Do(func() { close(s.done) })
+}
+
+// settled waits until subscriptions may begin here.
+func (p *partition) settled(ctx context.Context) error {
+	if p.settling == nil {
+		return nil
+	}
+	select {
+	case <-p.settling.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// settledArg says that the last cursors of a partition's owner before are
+// committed in what an index of the metadata shows.
+type settledArg struct {
+	partitionArg
+	Index uint64 `msgpack:"i"`
+}
+
+// serveSettled lets subscriptions begin.
+func (b *Broker) serveSettled(ctx context.Context, q *settledArg) (*struct{}, error) {
+	key, err := q.key()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.meta.WaitIndex(ctx, q.Index); err != nil {
+		return nil, err
+	}
+	p, err := b.owned(ctx, key, q.Epoch)
+	if err == nil && p.settling != nil {
+		p.settling.end()
+	}
+	return &struct{}{}, err
+}

@@ -1,0 +1,186 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+// opening is a partition that is being opened; others who want it wait.
+type opening struct {
+	done chan struct{}
+	err  error
+}
+
+// The time that a request waits for what is about to be true, so that a
+// redirect costs one hop and no back-off.
+const (
+	redirectWait = 200 * time.Millisecond // for the view to know an epoch that a client names
+	openWait     = time.Second            // for a partition that is this broker's to be opened
+)
+
+// aheadError says that the client may know more than this broker does yet.
+type aheadError struct{ coded *protocol.Error }
+
+func (e aheadError) Error() string { return e.coded.Error() }
+func (e aheadError) Unwrap() error { return e.coded }
+
+// serving returns the partition a request names, opened if it is this broker's to serve.
+func (b *Broker) serving(ctx context.Context, topic string, n int, epoch uint64) (*partition, error) {
+	full, _, err := protocol.ParseTopic(topic)
+	if err != nil {
+		return nil, err
+	}
+	timeout := time.NewTimer(redirectWait)
+	defer timeout.Stop()
+	for {
+		changed := b.meta.Changed()
+		p, err := b.servingNow(ctx, full, n, epoch)
+		if _, ahead := errors.AsType[aheadError](err); !ahead {
+			return p, err
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// servingNow is serving by what this broker has applied.
+func (b *Broker) servingNow(ctx context.Context, full string, n int, epoch uint64) (*partition, error) {
+	t := b.meta.View().Topic(full)
+	switch {
+	case t == nil && epoch != 0:
+		return nil, aheadError{noSuchTopic(full)}
+	case t == nil:
+		return nil, noSuchTopic(full)
+	case n < 0 || n >= int(t.Settings.Partitions):
+		return nil, protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %d partitions, numbered from 0; there is no partition %d", full, t.Settings.Partitions, n)
+	}
+	return b.owned(ctx, partitionKey{t.ID, uint32(n)}, epoch)
+}
+
+// owned returns a partition that this broker owns, under an epoch if one is
+// named. An aheadError says that the caller knows of a newer epoch.
+func (b *Broker) owned(ctx context.Context, key partitionKey, epoch uint64) (*partition, error) {
+	p := b.served(key)
+	if p == nil {
+		if m := b.meta.View().Partition(key.topic, key.n); m != nil && epoch > m.Epoch {
+			return nil, aheadError{&protocol.Error{Code: protocol.CodeUnknownEpoch, Epoch: m.Epoch, Text: fmt.Sprintf("epoch %d is not known here yet", epoch)}}
+		}
+		opening, cancel := context.WithTimeoutCause(ctx, openWait, protocol.Errorf(protocol.CodeNotReady, "the partition is being opened"))
+		defer cancel()
+		var err error
+		if p, err = b.partition(opening, key); err != nil {
+			return nil, err
+		}
+	}
+	if epoch == 0 || epoch == p.epoch {
+		return p, nil
+	}
+	err := &protocol.Error{Code: protocol.CodeUnknownEpoch, Epoch: p.epoch,
+		Text: fmt.Sprintf("%s is served under epoch %d, the request names %d", p.name(), p.epoch, epoch)}
+	if epoch > p.epoch {
+		return nil, aheadError{err}
+	}
+	return nil, err
+}
+
+func noSuchTopic(full string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNoSuchTopic, Text: "topic " + full + " does not exist",
+		Hint: "make it with: danube topic create " + full}
+}
+
+// partition returns a partition this broker owns, opening it at first use. It
+// goes on opening when ctx ends: others want it too.
+func (b *Broker) partition(ctx context.Context, key partitionKey) (*partition, error) {
+	for {
+		b.mu.Lock()
+		if p := b.parts[key]; p != nil || b.stopping {
+			b.mu.Unlock()
+			if p == nil {
+				return nil, errShuttingDown
+			}
+			return p, nil
+		}
+		o := b.opening[key]
+		if o == nil {
+			o = &opening{done: make(chan struct{})}
+			b.opening[key] = o
+			b.wg.Go(func() {
+				o.err = b.openOne(b.ctx, key)
+				b.opened(key, o)
+			})
+		}
+		b.mu.Unlock()
+		select {
+		case <-o.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if o.err != nil {
+			return nil, o.err
+		}
+	}
+}
+
+// opened ends what opening says.
+func (b *Broker) opened(key partitionKey, o *opening) {
+	b.mu.Lock()
+	delete(b.opening, key)
+	b.mu.Unlock()
+	close(o.done)
+}
+
+// rangeStatus is what the metadata says of an offset that no batch holds:
+// RangeSealed stands for a plain gap.
+func (b *Broker) rangeStatus(p *partition, offset uint64) state.RangeStatus {
+	m := b.meta.View().Partition(p.key.topic, p.key.n)
+	if m == nil {
+		return state.RangeSealed
+	}
+	if r := m.Range(offset); r != nil && r.Status != state.RangeOpen {
+		return r.Status
+	}
+	return state.RangeSealed
+}
+
+// gapAccepted reports whether an operator lets consumers pass an orphaned range at once.
+func (b *Broker) gapAccepted(p *partition, offset uint64) bool {
+	m := b.meta.View().Partition(p.key.topic, p.key.n)
+	if m == nil {
+		return true
+	}
+	r := m.Range(offset)
+	return r != nil && r.Accepted
+}
+
+// errNotThere is for a partition that nobody serves at the moment.
+var errNotThere = errors.New("no broker serves it at the moment")
+
+// notMine is why this broker does not serve a partition: another does, or will.
+func (b *Broker) notMine(view *state.View, t *state.Topic, m *state.Partition) *protocol.Error {
+	name := fmt.Sprintf("%s:%d", t.Name, m.Number)
+	s := view.Store(m.Owner.Store)
+	if !serves(s, m) || m.Owner.Store == b.self().Store {
+		return &protocol.Error{Code: protocol.CodeNotReady, Epoch: m.Epoch, Text: fmt.Sprintf("%s: %v", name, errNotThere)}
+	}
+	return &protocol.Error{Code: protocol.CodeMoved, Epoch: m.Epoch, Broker: s.Broker, Address: s.Addresses.Client,
+		Text: fmt.Sprintf("%s is served by broker %s at %s", name, s.Broker, s.Addresses.Client)}
+}
+
+// serves says whether the owner of a partition is there to serve it.
+func serves(s *state.Store, m *state.Partition) bool {
+	return s != nil && s.Status != state.StoreLost && s.Status != state.StoreRemoved && !(s.Clean && m.State == state.Closed)
+}
+
+func deletedTopic(name string) *protocol.Error {
+	return protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", name)
+}
