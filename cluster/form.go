@@ -182,22 +182,22 @@ func (c *Cluster) driveProposal(ctx context.Context, s step) error {
 	}
 	asking.Wait()
 	if len(s.list) == 0 {
-		// Everybody held before; only this broker's own seeds were missing.
-		return c.weigh(p.Cluster, c.cfg.Identity.Store, holdAnswer{})
+		return c.settle(func(k facts) verdict { return c.founder.complete(p.Cluster, k) })
 	}
 	for i, w := range s.list {
-		if err := c.weigh(p.Cluster, w.Store, answers[i]); err != nil {
+		err := c.settle(func(k facts) verdict { return c.founder.heard(p.Cluster, w.Store, answers[i], k) })
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// weigh takes one answer and carries out what it means, in one step under the lock.
-func (c *Cluster) weigh(cluster [16]byte, from state.StoreID, a holdAnswer) error {
+// settle carries out what the answers to a proposal come to, in one step under the lock.
+func (c *Cluster) settle(judge func(facts) verdict) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch c.founder.heard(cluster, from, a, c.facts()) {
+	switch judge(c.facts()) {
 	case everybodyHolds:
 		c.cfg.At("before founded")
 		if err := c.founder.commit(); err != nil {
@@ -205,7 +205,7 @@ func (c *Cluster) weigh(cluster [16]byte, from state.StoreID, a holdAnswer) erro
 		}
 		c.cfg.At("founded")
 	case giveUp:
-		c.cfg.Log.Info("proposal of a cluster given up", "why", a.Why)
+		c.cfg.Log.Info("proposal of a cluster given up")
 		return c.founder.release()
 	}
 	return nil

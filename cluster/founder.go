@@ -363,26 +363,37 @@ const (
 
 // heard takes the answer of one broker to this broker's proposal of a cluster, which must still be the one it has.
 func (f *founder) heard(cluster [16]byte, from state.StoreID, a holdAnswer, k facts) verdict {
-	p := f.disk.Pledge
-	if p == nil || p.Cluster != cluster || p.Proposer != f.self || f.wards[from] == nil {
+	w := f.wards[from]
+	if w == nil || !f.proposes(cluster) {
 		return goOn
 	}
 	switch {
 	case a.Held:
-		f.wards[from].held = true
+		w.held = true
 		f.need(a.Needs)
 	case a.Final:
 		return giveUp
 	case a.Other != nil && compareStores(a.Other.Store, f.self) < 0:
 		return giveUp // the lower one wins
 	default:
-		f.wards[from].why = a.Why
+		w.why = a.Why
 		f.need(a.Needs)
 		if a.Other != nil {
 			f.need([]founded{*a.Other}) // which then gives way to this lower one
 		}
 	}
-	if len(k.missing) > 0 {
+	return f.complete(cluster, k)
+}
+
+func (f *founder) proposes(cluster [16]byte) bool {
+	p := f.disk.Pledge
+	return p != nil && p.Cluster == cluster && p.Proposer == f.self && !p.Settled
+}
+
+// complete says whether everybody holds to this broker's proposal of a cluster. Its own seeds may be the last it waits
+// for, after all answers have come.
+func (f *founder) complete(cluster [16]byte, k facts) verdict {
+	if !f.proposes(cluster) || f.wards == nil || len(k.missing) > 0 {
 		return goOn
 	}
 	f.need(k.seeds)
