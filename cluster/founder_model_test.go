@@ -43,9 +43,9 @@ type modelBroker struct {
 
 // message is a request or its answer on the way.
 type message struct {
-	from, to       int
-	fromRun, toRun int // zero: whichever run is there
-	deliver        func(*modelBroker) error
+	to      int
+	toRun   int // zero: whichever run is there
+	deliver func(*modelBroker) error
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -170,10 +170,10 @@ func (w *world) byStore(id state.StoreID) int {
 // call sends a request; serve runs at the other end, then answer at this one, if both live and nothing is lost.
 func (w *world) call(from *modelBroker, to state.StoreID, serve func(*modelBroker) (func(*modelBroker) error, error)) {
 	run := from.run
-	w.flight = append(w.flight, message{from: from.number, to: w.byStore(to), deliver: func(there *modelBroker) error {
+	w.flight = append(w.flight, message{to: w.byStore(to), deliver: func(there *modelBroker) error {
 		answer, err := serve(there)
 		if err == nil {
-			w.flight = append(w.flight, message{from: there.number, to: from.number, toRun: run, deliver: answer})
+			w.flight = append(w.flight, message{to: from.number, toRun: run, deliver: answer})
 		}
 		return err
 	}})
