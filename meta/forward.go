@@ -21,7 +21,7 @@ func (n *Node) Serve(ctx context.Context, op byte, body []byte) ([]byte, error) 
 		r, err := n.proposeHere(ctx, body)
 		return encodeReply(r, r.Index, err)
 	case opBarrier:
-		err := n.barrierHere(ctx)
+		err := n.BarrierHere(ctx)
 		return encodeReply(state.Result{}, n.View().Index(), err)
 	case opReach:
 		if len(body) != 8 {
@@ -112,7 +112,7 @@ func (n *Node) attempt(ctx context.Context, op byte, body []byte) (state.Result,
 // here carries out a request on this node, as leader.
 func (n *Node) here(ctx context.Context, op byte, body []byte) (state.Result, error) {
 	if op == opBarrier {
-		return state.Result{}, n.barrierHere(ctx)
+		return state.Result{}, n.BarrierHere(ctx)
 	}
 	return n.proposeHere(ctx, body)
 }

@@ -35,18 +35,29 @@ const enqueueTimeout = 5 * time.Second
 // command are in Result.Entries only. A refusal that is ErrUnknown as well, and refused entries with ErrUnknown, may come
 // of proposing twice what was applied the first time: the view tells.
 func (n *Node) Propose(ctx context.Context, c state.Command) (state.Result, error) {
+	return inParts(c, func(b []byte) (state.Result, error) { return n.propose(ctx, b) })
+}
+
+// ProposeHere is Propose in one attempt by this node as leader: never forwarded and never tried again, so that what one
+// leader decided is not committed by the next.
+func (n *Node) ProposeHere(ctx context.Context, c state.Command) (state.Result, error) {
+	return inParts(c, func(b []byte) (state.Result, error) { return n.proposeHere(ctx, b) })
+}
+
+// inParts proposes a command, if it is too large for one entry in parts one after the other.
+func inParts(c state.Command, propose func([]byte) (state.Result, error)) (state.Result, error) {
 	b, err := state.Encode(c)
-	if errors.Is(err, state.ErrTooLarge) {
-		return n.proposeParts(ctx, c)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, state.ErrTooLarge):
+		return proposeParts(c, propose)
+	case err != nil:
 		return state.Result{}, err
 	}
-	return n.propose(ctx, b)
+	return propose(b)
 }
 
 // proposeParts proposes a large batched command in parts and joins their answers.
-func (n *Node) proposeParts(ctx context.Context, c state.Command) (state.Result, error) {
+func proposeParts(c state.Command, propose func([]byte) (state.Result, error)) (state.Result, error) {
 	parts := state.Split(c)
 	var whole state.Result
 	for _, p := range parts {
@@ -54,7 +65,7 @@ func (n *Node) proposeParts(ctx context.Context, c state.Command) (state.Result,
 		if err != nil {
 			return whole, err
 		}
-		r, err := n.propose(ctx, b)
+		r, err := propose(b)
 		if err != nil {
 			whole.Err = r.Err
 			return whole, err
@@ -128,8 +139,8 @@ func (n *Node) Barrier(ctx context.Context) error {
 	return err
 }
 
-// barrierHere is Barrier as leader.
-func (n *Node) barrierHere(ctx context.Context) error {
+// BarrierHere is Barrier in one attempt by this node as leader: it proves this one and no other.
+func (n *Node) BarrierHere(ctx context.Context) error {
 	if n.store.hung() {
 		return fmt.Errorf("%w: %w", ErrNotLeader, errHungDisk)
 	}

@@ -122,7 +122,8 @@ type RestoreRange struct {
 	Adopt      bool      `msgpack:"d,omitempty"`
 }
 
-// NewHistory begins history History, one above the present one: every epoch from now on is above all earlier ones (R22).
+// NewHistory begins history History, one above the present one: every epoch, incarnation and subscription id from now on
+// is above all earlier ones, those included that this state never knew (R22).
 type NewHistory struct {
 	History uint16 `msgpack:"h"`
 }
