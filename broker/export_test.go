@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+// What tests of several brokers see of one.
+
+// OwnerOf is the name of the broker that serves a partition, by what this one has applied; "" for nobody.
+func (b *Broker) OwnerOf(topic string, n int) string {
+	m := b.Partition(topic, n)
+	if m == nil || m.State != state.Open {
+		return ""
+	}
+	return b.brokerName(m.Owner.Store)
+}
+
+// Partition is what this broker has applied of a partition.
+func (b *Broker) Partition(topic string, n int) *state.Partition {
+	full, _, _ := protocol.ParseTopic(topic)
+	v := b.meta.View()
+	if t := v.Topic(full); t != nil {
+		return v.Partition(t.ID, uint32(n))
+	}
+	return nil
+}
+
+// Serves says under which epoch this broker serves a partition, 0 for none.
+func (b *Broker) Serves(topic string, n int) uint64 {
+	m := b.Partition(topic, n)
+	if m == nil {
+		return 0
+	}
+	if p := b.served(partitionKey{m.Topic, m.Number}); p != nil {
+		return p.epoch
+	}
+	return 0
+}
+
+// Move asks the cluster to move a partition to a broker.
+func (b *Broker) Move(ctx context.Context, topic string, n int, to string) error {
+	m := b.Partition(topic, n)
+	for s := range b.meta.View().Stores() {
+		if s.Broker != to || s.Status != state.StoreActive {
+			continue
+		}
+		errs, err := b.proposeEach(ctx, &state.MovePartitions{Entries: []state.PartitionMove{{
+			Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, To: state.Owner{Store: s.ID, Incarnation: s.Incarnation},
+		}}}, 1)
+		return errors.Join(append(errs, err)...)
+	}
+	return fmt.Errorf("no broker %s", to)
+}
+
+// Leads says whether this broker leads the cluster.
+func (b *Broker) Leads() bool {
+	_, leads := b.meta.Leading()
+	return leads
+}
+
+// Leased says whether this broker may act as an owner.
+func (b *Broker) Leased() bool { return b.leased() }
+
+// Run number of this broker's store.
+func (b *Broker) Incarnation() uint64 { return b.self().Incarnation }
+
+// Abandon closes everything without giving anything back, as a process that is killed.
+func (b *Broker) Abandon() error { return b.shut(nil) }

@@ -1,0 +1,210 @@
+package broker_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/protocol"
+)
+
+// traffic is a producer that sends numbered messages and a consumer that must
+// get them once and in order.
+type traffic struct {
+	t        testing.TB
+	producer *client.Producer
+	consumer *client.Consumer
+	sent     atomic.Uint64 // acknowledged
+	got      atomic.Uint64
+	stop     chan struct{}
+	sending  sync.WaitGroup
+	getting  sync.WaitGroup
+
+	mu     sync.Mutex
+	slow   time.Duration // longest time from send to acknowledgement
+	faults []string
+}
+
+func (w *traffic) fault(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.faults) < 20 {
+		w.faults = append(w.faults, fmt.Sprintf(format, args...))
+	}
+}
+
+// flow begins traffic on a topic through two brokers.
+func flow(t testing.TB, send, receive *client.Client, topic string) *traffic {
+	t.Helper()
+	w := &traffic{t: t, stop: make(chan struct{})}
+	var err error
+	if w.producer, err = send.Producer(t.Context(), topic, client.ProducerConfig{Create: &protocol.TopicConfig{}}); err != nil {
+		t.Fatal(err)
+	}
+	w.consumer = consumer(t, receive, topic, client.ConsumerConfig{Subscription: "s", From: earliest})
+	w.sending.Go(w.send)
+	w.getting.Go(w.receive)
+	return w
+}
+
+// send sends about a thousand messages a second until stop is closed.
+func (w *traffic) send() {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for n := uint64(0); ; {
+		select {
+		case <-w.stop:
+			return
+		case <-tick.C:
+		}
+		for range 5 {
+			began := time.Now()
+			err := w.producer.SendAsync(context.Background(), client.Message{Payload: binary.BigEndian.AppendUint64(nil, n)}, func(_ client.Result, err error) {
+				if err != nil {
+					w.fault("send %d: %v", n, err)
+					return
+				}
+				w.sent.Add(1)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.slow = max(w.slow, time.Since(began))
+			})
+			if err != nil {
+				w.fault("send %d: %v", n, err)
+				return
+			}
+			n++
+		}
+	}
+}
+
+// receive checks that each message comes once, in order.
+func (w *traffic) receive() {
+	last := uint64(0)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		m, err := w.consumer.Receive(ctx)
+		cancel()
+		if err != nil {
+			w.fault("receive: %v", err)
+			return
+		}
+		n := binary.BigEndian.Uint64(m.Payload)
+		if n == ^uint64(0) {
+			return
+		}
+		if want := w.got.Load(); n != want {
+			w.fault("got message %d at offset %d (delivery %d), want %d", n, m.Offset, m.Deliveries, want)
+		}
+		if w.got.Store(n + 1); n > 0 && m.Offset <= last {
+			w.fault("offset %d behind %d", m.Offset, last)
+		}
+		last = m.Offset
+		if err := w.consumer.Ack(m); err != nil {
+			w.fault("ack %d: %v", n, err)
+		}
+	}
+}
+
+// end stops the traffic and checks that all that was acknowledged was received.
+func (w *traffic) end() {
+	w.t.Helper()
+	close(w.stop)
+	w.sending.Wait()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	defer cancel()
+	if err := w.producer.Flush(ctx); err != nil {
+		w.fault("flush: %v", err)
+	}
+	if _, err := w.producer.Send(ctx, client.Message{Payload: binary.BigEndian.AppendUint64(nil, ^uint64(0))}); err != nil {
+		w.fault("send the last: %v", err)
+	}
+	w.getting.Wait()
+	if err := w.consumer.Close(ctx); err != nil {
+		w.fault("close consumer: %v", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.faults {
+		w.t.Error(f)
+	}
+	if w.sent.Load() != w.got.Load() || w.sent.Load() == 0 {
+		w.t.Errorf("%d messages acknowledged, %d received", w.sent.Load(), w.got.Load())
+	}
+	w.t.Logf("%d messages, the slowest acknowledged after %v", w.sent.Load(), w.slow)
+}
+
+// await waits until so many messages more went through.
+func (w *traffic) await(more uint64) {
+	w.t.Helper()
+	to := w.got.Load() + more
+	eventually(w.t, "messages to flow", func() bool { return w.got.Load() >= to || w.failed() })
+	if w.failed() {
+		w.end()
+		w.t.FailNow()
+	}
+}
+
+func (w *traffic) failed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.faults) > 0
+}
+
+// Planned moves under a producer and a consumer: no error, nothing lost,
+// doubled or out of order, and offsets without a gap (R16).
+func TestPlannedMovesUnderTraffic(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	w := flow(t, f.dial(0), f.dial(1), "moved")
+	for range 12 {
+		w.await(20)
+		from := f.owner("moved", 0)
+		to := (from + 1) % 3
+		if err := f.nodes[from].Move(t.Context(), "moved", 0, fmt.Sprintf("n%d", to+1)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the move", func() bool { return f.nodes[to].Serves("moved", 0) != 0 })
+	}
+	w.await(20)
+	w.end()
+	m := f.nodes[0].Partition("moved", 0)
+	if m.Epoch != 13 {
+		t.Errorf("epoch %d after 12 moves", m.Epoch)
+	}
+	for i := 1; i < len(m.Ranges); i++ {
+		if m.Ranges[i].Start != m.Ranges[i-1].End {
+			t.Errorf("a gap between offsets %d and %d", m.Ranges[i-1].End, m.Ranges[i].Start)
+		}
+	}
+}
+
+// A move whose target does not answer is taken back, and the partition goes on
+// where it is under its old epoch.
+func TestMoveToABrokerThatIsCutOffIsAborted(t *testing.T) {
+	f := newFleet(t, 3, func(c *broker.Config) { c.Peers.Lease = 20 * time.Second })
+	w := flow(t, f.dial(0), f.dial(1), "kept")
+	w.await(20)
+	from := f.owner("kept", 0)
+	to := (from + 1) % 3
+	if f.nodes[to].Leads() {
+		to = (from + 2) % 3
+	}
+	f.nodes[to].wire.pull()
+	before := f.nodes[from].Partition("kept", 0)
+	if err := f.nodes[from].Move(t.Context(), "kept", 0, fmt.Sprintf("n%d", to+1)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the abort", func() bool {
+		m := f.nodes[from].Partition("kept", 0)
+		return m.Epoch == before.Epoch && m.Move == 0
+	})
+	w.await(50)
+	f.nodes[to].wire.mend()
+	w.end()
+}
