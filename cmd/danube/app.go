@@ -64,7 +64,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().StringVar(&a.brokers, "broker", "",
 		"address of a broker, or a comma list tried in turn (DANUBE_BROKER, else "+defaultBroker+")")
-	root.AddCommand(a.standalone(), a.produce(), a.consume(), a.topic(), a.subscription(), a.segment(), a.wal(),
+	root.AddCommand(a.standalone(), a.join(), a.produce(), a.consume(), a.topic(), a.subscription(), a.segment(), a.wal(),
 		a.benches(), a.broker(), a.cluster(), a.configuration(), a.completion(), a.version())
 	return root
 }

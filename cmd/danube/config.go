@@ -77,7 +77,7 @@ func (a *app) configShow() *cobra.Command {
 		Short: "Show the effective configuration and where each value comes from",
 		Args:  wantArgs(),
 	}
-	file := addConfigFlags(cmd)
+	file := addConfigFlags(cmd, false)
 	lenient := addLenient(cmd.Flags())
 	output := addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -115,9 +115,9 @@ func (a *app) configFile(flag string) string {
 }
 
 // addConfigFlags adds --config and the flags of settings.
-func addConfigFlags(cmd *cobra.Command) *string {
+func addConfigFlags(cmd *cobra.Command, alone bool) *string {
 	file := cmd.Flags().String("config", "", "configuration `FILE` in YAML (DANUBE_CONFIG)")
-	settings.AddFlags(cmd.Flags())
+	settings.AddFlags(cmd.Flags(), alone)
 	return file
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/danubemq/danube/broker"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/disk"
 )
@@ -37,7 +38,7 @@ func (a *app) walAdopt() *cobra.Command {
 		}
 		id, err := storage.Adopt(disk.OS(), dir)
 		if err != nil {
-			return startError(fmt.Errorf("adopt %s: %w", dir, err), dir)
+			return startError(fmt.Errorf("adopt %s: %w", dir, err), broker.Config{DataDir: dir})
 		}
 		if output.value == "json" {
 			return printJSON(a.out, adopted{dir, hex.EncodeToString(id[:])})

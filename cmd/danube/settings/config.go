@@ -14,7 +14,10 @@ type Config struct {
 	DataDir         string             `koanf:"data_dir"`
 	Host            string             `koanf:"host"`
 	ClientPort      int                `koanf:"client_port"`
+	PeerPort        int                `koanf:"peer_port"`
+	GossipPort      int                `koanf:"gossip_port"`
 	HTTPPort        int                `koanf:"http_port"`
+	Name            string             `koanf:"name"`
 	LogLevel        string             `koanf:"log_level"`
 	Pprof           bool               `koanf:"pprof"`
 	Cluster         clusterConfig      `koanf:"cluster"`
@@ -25,8 +28,24 @@ type Config struct {
 }
 
 type clusterConfig struct {
-	Name      string `koanf:"name"`
-	Advertise string `koanf:"advertise"`
+	Name          string        `koanf:"name"`
+	Seeds         []string      `koanf:"seeds"` // host:port
+	Expect        int           `koanf:"expect"`
+	Advertise     string        `koanf:"advertise"`
+	Voters        int           `koanf:"voters"`
+	Lease         time.Duration `koanf:"lease"`
+	CopyDelay     time.Duration `koanf:"copy_delay"`
+	DrainParallel int           `koanf:"drain_parallel"`
+	GossipKey     string        `koanf:"gossip_key"` // base64
+}
+
+// GossipKey is cluster.gossip_key in bytes, nil when there is none.
+func (c Config) GossipKey() []byte {
+	key, err := parseKey(c.Cluster.GossipKey)
+	if err != nil || len(key) == 0 {
+		return nil // Load let none pass that is wrong
+	}
+	return key
 }
 
 type memoryConfig struct {

@@ -3,6 +3,7 @@ package settings
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,14 @@ func TestConfigProblems(t *testing.T) {
 		"later mode":           {"storage:\n  mode: object_store\n", []string{"danube.yaml:2: storage.mode is object_store: this version stores on the broker's own disk only"}},
 		"later write buffer":   {"storage: {write_buffer: {endpoints: [a:6379]}}\n", []string{"danube.yaml:1: storage.write_buffer.endpoints is (set, not shown): this version has no write buffer"}},
 		"later durability":     {"storage: {durability: warm}\n", []string{"storage.durability is warm"}},
-		"later cluster":        {"cluster: {seeds: [a, b]}\n", []string{"cluster.seeds is [a, b]: this version runs one broker alone"}},
+		"seeds":                {"cluster: {seeds: [a, b:7000, \"[::1]\"], expect: 3, voters: 5}\n", nil},
+		"seed without host":    {"cluster: {seeds: [\":7946\"]}\n", []string{"danube.yaml:1: cluster.seeds: \":7946\" is no HOST[:PORT]"}},
+		"seed with a bad port": {"cluster: {seeds: [\"a:http\"]}\n", []string{"has no port between 1 and 65535"}},
+		"seed that is nobody":  {"cluster: {seeds: [0.0.0.0]}\n", []string{"is a wildcard"}},
+		"even voters":          {"cluster: {voters: 4}\n", []string{"danube.yaml:1: cluster.voters: 4 is even"}},
+		"too many voters":      {"cluster: {voters: 7}\n", []string{"7 is more than the most allowed, 5"}},
+		"bad key":              {"cluster: {gossip_key: secret!}\n", []string{"danube.yaml:1: cluster.gossip_key: is no base64"}},
+		"short key":            {"cluster: {gossip_key: c2VjcmV0}\n", []string{"cluster.gossip_key: has 6 bytes; a key has 16, 24 or 32"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := writeConfig(t, c.text)
@@ -101,7 +109,7 @@ storage:
 func load(t *testing.T, file string, env, args []string) (Config, []string, error) {
 	t.Helper()
 	flags := pflag.NewFlagSet("standalone", pflag.ContinueOnError)
-	AddFlags(flags)
+	AddFlags(flags, false)
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +133,12 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err, warnings)
 	}
 	want := Config{
-		DataDir: "./danube-data", Host: "127.0.0.1", ClientPort: 6650, HTTPPort: 8650, LogLevel: "info",
-		Cluster: clusterConfig{Name: "danube"}, Subscription: subscriptionConfig{GapWait: time.Minute}, ShutdownTimeout: 30 * time.Second,
+		DataDir: "./danube-data", Host: "127.0.0.1", ClientPort: 6650, PeerPort: 7650, GossipPort: 7946, HTTPPort: 8650, LogLevel: "info",
+		Cluster:      clusterConfig{Name: "danube", Seeds: []string{}, Voters: 3, Lease: 3 * time.Second, CopyDelay: 5 * time.Minute, DrainParallel: 16},
+		Subscription: subscriptionConfig{GapWait: time.Minute}, ShutdownTimeout: 30 * time.Second,
 		Storage: storageConfig{Durability: "auto", WAL: walConfig{SegmentBytes: 64 << 20, SegmentAge: time.Minute, Sync: "always", SyncInterval: 100 * time.Millisecond}},
 	}
-	if c != want {
+	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
 }
@@ -154,12 +163,12 @@ func TestMemoryLimit(t *testing.T) {
 
 // TestNothingIsIgnored: a setting that has no effect is warned of, each by name.
 func TestNothingIsIgnored(t *testing.T) {
-	_, warnings, err := load(t, "", []string{"DANUBE_CLUSTER_LEASE=5s", "DANUBE_STORAGE_LOCAL_RETENTION_TIME=1h"}, nil)
+	_, warnings, err := load(t, "", []string{"DANUBE_STORAGE_LOCAL_RETENTION_BYTES=1GiB", "DANUBE_STORAGE_LOCAL_RETENTION_TIME=1h"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Join(warnings, "\n")
-	for _, want := range []string{"DANUBE_CLUSTER_LEASE: cluster.lease has no effect", "DANUBE_STORAGE_LOCAL_RETENTION_TIME: storage.local_retention.time has no effect"} {
+	for _, want := range []string{"DANUBE_STORAGE_LOCAL_RETENTION_BYTES: storage.local_retention.bytes has no effect", "DANUBE_STORAGE_LOCAL_RETENTION_TIME: storage.local_retention.time has no effect"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q lacks %q", text, want)
 		}
@@ -174,5 +183,51 @@ func TestVariablesOfOthersPass(t *testing.T) {
 	}
 	if _, _, err := load(t, "", []string{"DANUBE_STORAGE_WAL_SYNCINTERVAL=1s"}, nil); err == nil || !strings.Contains(err.Error(), "DANUBE_STORAGE_WAL_SYNC_INTERVAL") {
 		t.Errorf("a mistyped variable passed: %v", err)
+	}
+}
+
+// TestReachability: what makes a broker that others cannot reach is refused with what to type.
+func TestReachability(t *testing.T) {
+	for name, c := range map[string]struct {
+		src  Sources
+		args string
+		says string // "": valid
+	}{
+		"defaults":                 {Sources{}, "", ""},
+		"loopback cluster":         {Sources{Seeds: []string{"127.0.0.12", "127.0.0.13:7000"}}, "--host 127.0.0.11 --expect 3", ""},
+		"by name":                  {Sources{Seeds: []string{"danube-1"}}, "", ""},
+		"wildcard":                 {Sources{}, "--host 0.0.0.0", "--host: host is 0.0.0.0, a wildcard that no other broker can dial: --advertise names"},
+		"wildcard, told":           {Sources{}, "--host 0.0.0.0 --advertise 10.0.0.1", ""},
+		"wildcard, told badly":     {Sources{}, "--host 0.0.0.0 --advertise 0.0.0.0:6650", "--advertise: cluster.advertise is 0.0.0.0, a wildcard"},
+		"loopback, seed elsewhere": {Sources{Seeds: []string{"10.0.0.2"}}, "", "default: host is 127.0.0.1, which brokers on other machines (seed 10.0.0.2:7946) cannot reach: --host"},
+		"alone":                    {Sources{Alone: true}, "--host 0.0.0.0 --expect 1", ""},
+		"alone with company":       {Sources{Alone: true, Env: []string{"DANUBE_CLUSTER_SEEDS=a"}}, "", "DANUBE_CLUSTER_SEEDS: cluster.seeds is [a:7946]: a broker that stands alone joins nobody; `danube join` does"},
+		"bad seed":                 {Sources{Seeds: []string{"a:b:c"}}, "", "SEED: cluster.seeds: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.src.Flags = pflag.NewFlagSet("join", pflag.ContinueOnError)
+			AddFlags(c.src.Flags, false)
+			if err := c.src.Flags.Parse(strings.Fields(c.args)); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := Load(c.src)
+			if (err == nil) != (c.says == "") || err != nil && !strings.HasPrefix(err.Error(), c.says) {
+				t.Errorf("says %v, want %q", err, c.says)
+			}
+		})
+	}
+}
+
+// TestSeedsAndKey arrive complete.
+func TestSeedsAndKey(t *testing.T) {
+	c, _, err := load(t, writeConfig(t, "cluster: {seeds: [a, \"b:7000\", \"fd00::1\", \"[fd00::2]\"], gossip_key: MDEyMzQ1Njc4OWFiY2RlZg==}\n"), nil, []string{"--host", "10.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(c.Cluster.Seeds, " "); got != "a:7946 b:7000 [fd00::1]:7946 [fd00::2]:7946" || string(c.GossipKey()) != "0123456789abcdef" {
+		t.Errorf("seeds %s, key %q", got, c.GossipKey())
+	}
+	if (Config{}).GossipKey() != nil {
+		t.Error("no key is one")
 	}
 }

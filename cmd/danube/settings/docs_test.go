@@ -25,6 +25,8 @@ func TestEverySettingIsDocumented(t *testing.T) {
 		row := "| `" + d.key + "` |"
 		if d.value != "" {
 			row += fmt.Sprintf(" `%s` |", d.value)
+		} else if d.flag != "" {
+			row += " |"
 		}
 		if d.flag != "" {
 			row += fmt.Sprintf(" `--%s` |", d.flag)

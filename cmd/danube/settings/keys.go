@@ -20,7 +20,8 @@ type setting struct {
 	allowed []string // of a choice
 	least   int64    // of a number, size or duration (ns)
 	most    int64    // of the same; 0: no bound
-	flag    string   // of standalone, without the dashes
+	flag    string   // without the dashes
+	joining bool     // the flag is of join alone
 	secret  bool     // its value is never printed
 	doc     string
 }
@@ -37,6 +38,9 @@ const (
 	boolSetting
 	listSetting
 	hostSetting
+	seedsSetting  // a list of HOST[:PORT]
+	votersSetting // an odd number
+	keySetting    // base64 of 16, 24 or 32 bytes
 )
 
 // keys is every key there is, in the order of the documentation. Keys of later versions are known here, so that
@@ -46,18 +50,22 @@ func keys() []setting {
 		{key: "data_dir", value: "./danube-data", flag: "data-dir", doc: "directory of everything the broker keeps"},
 		{key: "host", kind: hostSetting, value: "127.0.0.1", flag: "host", doc: "address to listen on"},
 		{key: "client_port", kind: numberSetting, value: "6650", most: 65535, flag: "client-port", doc: "port of clients; 0 takes a free one"},
+		{key: "peer_port", kind: numberSetting, value: "7650", most: 65535, flag: "peer-port", joining: true, doc: "port of the other brokers: Raft and requests, TCP; 0 takes a free one"},
+		{key: "gossip_port", kind: numberSetting, value: "7946", most: 65535, flag: "gossip-port", joining: true, doc: "port of gossip, TCP and UDP; 0 takes a free one"},
 		{key: "http_port", kind: numberSetting, value: "8650", most: 65535, flag: "http-port", doc: "port of health, metrics and the admin API; 0 takes a free one"},
+		{key: "name", value: "", flag: "name", joining: true, doc: "name of the broker; without it the one in the data directory, else the host's"},
 		{key: "log_level", kind: choiceSetting, value: "info", allowed: []string{"debug", "info", "warn", "error"}, flag: "log-level", doc: "least level that is logged"},
 		{key: "pprof", kind: boolSetting, value: "false", flag: "pprof", doc: "serve Go's profiles on the HTTP port"},
 
 		{key: "cluster.name", value: "danube", doc: "name of the cluster"},
-		{key: "cluster.seeds", kind: listSetting, value: "[]", doc: "brokers to join"},
-		{key: "cluster.expect", kind: numberSetting, value: "0", most: 1 << 10, doc: "brokers that form the first quorum"},
-		{key: "cluster.advertise", value: "", doc: "address that clients are told, HOST or HOST:PORT; without it the one the broker listens on, or with a wildcard host an address of the machine"},
-		{key: "cluster.voters", kind: numberSetting, value: "3", least: 1, most: 9, doc: "brokers that vote"},
-		{key: "cluster.lease", kind: durationSetting, value: "3s", least: int64(100 * time.Millisecond), doc: "how long a broker may be silent"},
-		{key: "cluster.copy_delay", kind: durationSetting, value: "5m", doc: "how long a lost broker's data is waited for"},
-		{key: "cluster.drain_parallel", kind: numberSetting, value: "16", least: 1, doc: "partitions that a drain moves at a time"},
+		{key: "cluster.seeds", kind: seedsSetting, value: "[]", doc: "brokers to join, HOST[:GOSSIP-PORT]; arguments of join take their place"},
+		{key: "cluster.expect", kind: numberSetting, value: "0", most: 1 << 10, flag: "expect", joining: true, doc: "brokers that form the first quorum; 0 only joins one, or without seeds is a cluster of one"},
+		{key: "cluster.advertise", value: "", flag: "advertise", doc: "address that others are told, HOST or for clients HOST:PORT; without it the one the broker listens on"},
+		{key: "cluster.voters", kind: votersSetting, value: "3", least: 1, most: 5, doc: "brokers that vote on the metadata: 1, 3 or 5"},
+		{key: "cluster.lease", kind: durationSetting, value: "3s", least: int64(500 * time.Millisecond), doc: "how long a broker may be silent before others take its topics"},
+		{key: "cluster.copy_delay", kind: durationSetting, value: "5m", doc: "how long messages may lie on another broker than their topic's owner before they are copied to it"},
+		{key: "cluster.drain_parallel", kind: numberSetting, value: "16", least: 1, most: 1 << 10, doc: "partitions that a drain moves at a time"},
+		{key: "cluster.gossip_key", kind: keySetting, value: "", secret: true, doc: "encrypts gossip; the same on every broker"},
 
 		{key: "memory.limit", kind: sizeSetting, value: "auto", least: 64 << 20, doc: "one budget for tails, frames in flight and read-ahead; auto is " + memoryLimitAtMost},
 		{key: "subscription.gap_wait", kind: durationSetting, value: "60s", doc: "how long a subscription waits for offsets on a store that is away"},
@@ -80,12 +88,12 @@ func keys() []setting {
 	}
 }
 
-// AddFlags adds one flag for each setting that has one. Load reads and checks their values, so that a flag is judged like
-// a line of the file.
-func AddFlags(fs *pflag.FlagSet) {
+// AddFlags adds one flag for each setting that has one, for a broker that stands alone only those that are its. Load
+// reads and checks their values, so that a flag is judged like a line of the file.
+func AddFlags(fs *pflag.FlagSet, alone bool) {
 	for _, d := range keys() {
 		switch {
-		case d.flag == "":
+		case d.flag == "" || alone && d.joining:
 		case d.kind == boolSetting:
 			fs.Bool(d.flag, d.value == "true", d.doc)
 		default:
@@ -102,18 +110,24 @@ func envName(key string) string {
 // parse reads a value as it came from a file (any scalar or list), the environment or a flag (text).
 // The result has the type of the config field: string, int, int64, time.Duration, bool, []string.
 func (s setting) parse(raw any) (any, error) {
-	if s.kind == listSetting {
+	switch s.kind {
+	case listSetting:
 		return parseList(raw)
+	case seedsSetting:
+		return parseSeeds(raw)
 	}
 	text, ok := scalarText(raw)
 	if !ok {
 		return nil, fmt.Errorf("wants one value, not a list or a section")
 	}
 	switch s.kind {
-	case numberSetting:
+	case numberSetting, votersSetting:
 		n, err := ParseCount(text)
 		if err != nil {
 			return nil, err
+		}
+		if s.kind == votersSetting && n%2 == 0 {
+			return nil, fmt.Errorf("%d is even: an even number of voters survives no more than one less", n)
 		}
 		return int(n), s.within(n, strconv.FormatInt)
 	case sizeSetting:
@@ -139,6 +153,9 @@ func (s setting) parse(raw any) (any, error) {
 			return nil, fmt.Errorf("%q is neither true nor false", text)
 		}
 		return b, nil
+	case keySetting:
+		_, err := parseKey(text)
+		return text, err
 	case hostSetting:
 		if net.ParseIP(text) == nil && text != "localhost" {
 			return nil, fmt.Errorf("%q is no IP address", text)
@@ -199,37 +216,4 @@ func scalarText(raw any) (string, bool) {
 		return fmt.Sprint(v), true
 	}
 	return "", false
-}
-
-// parseList reads a list: of a file, or of text with commas, brackets or not.
-func parseList(raw any) ([]string, error) {
-	list := []string{}
-	if items, ok := raw.([]any); ok {
-		for _, item := range items {
-			text, ok := scalarText(item)
-			if pair, isMap := item.(map[string]any); isMap && len(pair) == 1 {
-				// The YAML library takes [host:6379] for a mapping, which it is not.
-				for name, port := range pair {
-					rest, plain := scalarText(port)
-					text, ok = name+":"+rest, plain
-				}
-			}
-			if !ok {
-				return nil, fmt.Errorf("wants a list of plain values")
-			}
-			list = append(list, text)
-		}
-		return list, nil
-	}
-	text, ok := scalarText(raw)
-	if !ok {
-		return nil, fmt.Errorf("wants a list, not a section")
-	}
-	text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
-	for item := range strings.SplitSeq(text, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			list = append(list, item)
-		}
-	}
-	return list, nil
 }

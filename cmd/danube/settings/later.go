@@ -34,22 +34,15 @@ type laterSetting struct {
 
 func laterSettings() []laterSetting {
 	const (
-		oneBroker = "this version runs one broker alone, without a cluster to join"
-		noBuffer  = "this version has no write buffer"
-		noTiers   = "this version stores on the broker's own disk only"
-		never     = "sealed segments stay on this disk; nothing is deleted from it but what a topic's retention says"
+		noBuffer = "this version has no write buffer"
+		noTiers  = "this version stores on the broker's own disk only"
+		never    = "sealed segments stay on this disk; nothing is deleted from it but what a topic's retention says"
 	)
 	return []laterSetting{
 		{key: "storage.mode", neutral: []string{"local"}, refused: noTiers + " (local)"},
 		{key: "storage.durability", neutral: []string{"auto", "local"}, refused: noTiers + ": acknowledgements survive at level local"},
 		{key: "storage.durable.url", neutral: []string{""}, refused: noTiers},
 		{key: "storage.write_buffer.endpoints", neutral: []string{"[]"}, refused: noBuffer},
-		{key: "cluster.seeds", neutral: []string{"[]"}, refused: oneBroker},
-		{key: "cluster.expect", neutral: []string{"0"}, refused: oneBroker},
-		{key: "cluster.voters", neutral: []string{"3"}, idle: oneBroker},
-		{key: "cluster.lease", neutral: []string{"3s"}, idle: oneBroker},
-		{key: "cluster.copy_delay", neutral: []string{"5m"}, idle: oneBroker},
-		{key: "cluster.drain_parallel", neutral: []string{"16"}, idle: oneBroker},
 		{key: "storage.write_buffer.wait_replicas", neutral: []string{"1"}, idle: noBuffer},
 		{key: "storage.write_buffer.wait_timeout", neutral: []string{"100ms"}, idle: noBuffer},
 		{key: "storage.write_buffer.on_wait_timeout", neutral: []string{"fail"}, idle: noBuffer},

@@ -24,6 +24,7 @@ const (
 	fromFile
 	fromEnv
 	fromFlag
+	fromArgument
 )
 
 // origin names the place a value came from.
@@ -45,6 +46,8 @@ func (o origin) where() string {
 		return o.name
 	case fromFlag:
 		return "--" + o.name
+	case fromArgument:
+		return o.name
 	}
 	return "default"
 }
@@ -55,6 +58,8 @@ type Sources struct {
 	Env     []string
 	Flags   *pflag.FlagSet // nil for none
 	Lenient bool           // unknown keys are warnings
+	Seeds   []string       // arguments of join; they take the place of cluster.seeds
+	Alone   bool           // for a broker without a cluster to join
 }
 
 // values is a configuration with the origin of every value.
@@ -89,6 +94,9 @@ func read(src Sources) (*values, error) {
 			}
 		}
 	}
+	if len(src.Seeds) > 0 {
+		s.put("cluster.seeds", strings.Join(src.Seeds, ","), origin{kind: fromArgument, name: "SEED"})
+	}
 	return s, errors.Join(s.problems...)
 }
 
@@ -99,7 +107,7 @@ func Load(src Sources) (Config, []string, error) {
 		return Config{}, nil, err
 	}
 	warnings, err := s.refuse()
-	if err != nil {
+	if err = errors.Join(err, s.judgeCluster(src.Alone)); err != nil {
 		return Config{}, nil, err
 	}
 	cfg, err := s.config()
