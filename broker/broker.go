@@ -27,6 +27,7 @@ type Broker struct {
 	ctx      context.Context // ends when the broker shuts down
 	cancel   context.CancelFunc
 	store    *storage.Store
+	archive  *archive
 	meta     *meta.Node
 	clients  net.Listener
 	http     *httpServer
@@ -46,9 +47,10 @@ type Broker struct {
 
 // keepers batch what goes to Raft beside the paths of messages.
 type keepers struct {
-	ceilings *ceilingKeeper
-	cursors  *cursorKeeper
-	damage   *damageKeeper
+	ceilings  *ceilingKeeper
+	cursors   *cursorKeeper
+	damage    *damageKeeper
+	historian *historian
 }
 
 // registry is what the broker serves at the moment, and whom.
@@ -77,7 +79,8 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		owning: newOwning(),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.keepers = keepers{ceilings: newCeilingKeeper(b), cursors: newCursorKeeper(b), damage: newDamageKeeper(b)}
+	b.keepers = keepers{ceilings: newCeilingKeeper(b), cursors: newCursorKeeper(b), damage: newDamageKeeper(b), historian: newHistorian(b)}
+	b.archive = newArchive(b)
 	b.frames = protocol.NewBudget(max(cfg.frameBytes(), int64(2*b.maxFrame())), 3*heartbeat)
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -239,6 +242,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	b.wg.Go(func() { b.ceilings.run(b.ctx) })
 	b.wg.Go(func() { b.cursors.run(b.ctx) })
 	b.wg.Go(func() { b.damage.run(b.ctx) })
+	b.wg.Go(func() { b.historian.run(b.ctx) })
 	b.wg.Go(func() { b.retain(b.ctx) })
 	b.wg.Go(func() { b.reconcile(b.ctx) })
 	b.wg.Go(func() { b.accept(b.ctx) })
@@ -339,6 +343,7 @@ func (b *Broker) shut(parting func(map[partitionKey]*partition) error) error {
 		errs = append(errs, parting(parts))
 	}
 	b.dropPrepared(func(partitionKey, *prepared) bool { return true })
+	b.archive.sweep(time.Time{})
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
 	}

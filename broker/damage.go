@@ -38,6 +38,13 @@ func (d *damages) found(x storage.Damage) bool {
 	return true
 }
 
+// has reports whether an offset is known to be damaged.
+func (d *damages) has(offset uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.list, func(x storage.Damage) bool { return x.From <= offset && offset < x.To })
+}
+
 // all returns what is known, in the order it was found.
 func (d *damages) all() []storage.Damage {
 	d.mu.Lock()

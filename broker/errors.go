@@ -14,6 +14,9 @@ import (
 
 // wireError is the one place where Go errors become error codes.
 func (b *Broker) wireError(err error) *protocol.Error {
+	if away, ok := errors.AsType[*awayError](err); ok { // whatever the broker answered that was asked last
+		return protocol.Errorf(protocol.CodePending, "%s", away.Error())
+	}
 	if pe, ok := errors.AsType[*protocol.Error](err); ok {
 		return pe
 	}
@@ -31,6 +34,7 @@ func (b *Broker) wireError(err error) *protocol.Error {
 		{dispatch.ErrStale, protocol.CodeStaleGeneration},
 		{dispatch.ErrUnknownConsumer, protocol.CodeBadHandle},
 		{dispatch.ErrCumulative, protocol.CodeBadRequest},
+		{errStale, protocol.CodePending},
 		{context.DeadlineExceeded, protocol.CodeTimeout},
 		{context.Canceled, protocol.CodeShuttingDown},
 	}); e != nil {

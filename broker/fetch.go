@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 	"time"
 
 	"github.com/danubemq/danube/meta/state"
@@ -61,22 +63,31 @@ func (b *Broker) fetch(ctx context.Context, q *protocol.Fetch) (*protocol.FetchO
 		return nil, noView, &protocol.Error{Code: protocol.CodeAboveEnd, Want: end,
 			Text: fmt.Sprintf("offset %d lies beyond the end of %s, whose next offset is %d", from, p.name(), end)}
 	}
-	r := p.log.Reader(from)
+	r := p.reader(ctx, from)
+	r.once = true
 	defer r.Close()
 	wake := make(chan struct{}, 1)
 	defer p.log.Watch(wake)()
 	timer := time.NewTimer(min(time.Duration(q.WaitMS)*time.Millisecond, maxFetchWait))
 	defer timer.Stop()
 	ok := &protocol.FetchOK{Epoch: p.epoch, From: from, To: from, Next: from}
-	for {
+	for stale := 0; ; {
 		view, err := r.Next(min(max(q.MaxBytes, 1), maxFetchBytes))
 		ok.LogStart, ok.Committed = p.log.Start(), p.log.Committed()
-		if err == nil {
-			ok.To, ok.Next = view.End, view.End
-			return ok, view, nil
-		}
-		if !errors.Is(err, storage.ErrEnd) {
-			return b.fetchGap(p, ok, err)
+		switch {
+		case err == nil:
+			return ok, p.withoutRepeats(ok, view), nil
+		case !errors.Is(err, storage.ErrEnd):
+			out := ok
+			if !errors.Is(err, errStale) {
+				out, err = b.fetchGap(p, ok, err)
+			}
+			if !errors.Is(err, errStale) || stale == staleTries {
+				return out, noView, err
+			}
+			stale++
+			wait(ctx, staleWait)
+			continue
 		}
 		select {
 		case <-wake:
@@ -88,25 +99,101 @@ func (b *Broker) fetch(ctx context.Context, q *protocol.Fetch) (*protocol.FetchO
 	}
 }
 
+// What the log and the metadata disagree on is looked at again after a pause, so often.
+const (
+	staleWait  = 2 * time.Millisecond
+	staleTries = 250
+)
+
+// withoutRepeats cuts an answer short of offsets that were stored again in a
+// later epoch (R15): their messages are read there. At such offsets it is empty
+// and goes on behind them.
+func (p *partition) withoutRepeats(ok *protocol.FetchOK, view storage.View) storage.View {
+	ok.To, ok.Next = view.End, view.End
+	m := p.b.meta.View().Partition(p.key.topic, p.key.n)
+	if m == nil || len(m.Superseded) == 0 {
+		return view
+	}
+	i := sort.Search(len(m.Superseded), func(i int) bool { return m.Superseded[i].End > ok.From })
+	if i == len(m.Superseded) || m.Superseded[i].Start >= view.End {
+		return view
+	}
+	if x := m.Superseded[i]; x.Start > ok.From {
+		ok.To, ok.Next = x.Start, x.Start
+		return view
+	} else {
+		view.Release()
+		ok.To, ok.Next, ok.GapStatus = ok.From, x.End, "none"
+		return noView
+	}
+}
+
 // fetchGap answers a read of offsets that no batch holds.
-func (b *Broker) fetchGap(p *partition, ok *protocol.FetchOK, err error) (*protocol.FetchOK, storage.View, error) {
+func (b *Broker) fetchGap(p *partition, ok *protocol.FetchOK, err error) (*protocol.FetchOK, error) {
 	var gap *storage.Gap
 	if damaged, is := errors.AsType[*storage.Damage](err); is {
 		p.sawDamage(*damaged)
 		ok.Next, ok.GapStatus = damaged.To, "damaged"
-		return ok, noView, nil
+		return ok, nil
 	}
 	if !errors.As(err, &gap) {
-		return nil, noView, err
+		return nil, err
 	}
-	ok.Next = gap.To
-	switch b.rangeStatus(p, gap.From) {
+	status, to, accepted, known := p.gapAt(gap.From, gap.To)
+	if !known {
+		return nil, errStale
+	}
+	ok.Next, ok.GapStatus = to, "none"
+	switch status {
 	case state.RangeOrphaned:
+		if away := b.mayReturn(p, gap.From, to); away != nil && !accepted {
+			return nil, away
+		}
 		ok.GapStatus = "orphaned"
+		if p.damaged.has(gap.From) {
+			ok.GapStatus = "damaged"
+		}
 	case state.RangeLost:
 		ok.GapStatus = "lost"
-	default:
-		ok.GapStatus = "none"
 	}
-	return ok, noView, nil
+	return ok, nil
+}
+
+// mayReturn says which brokers may come back with an ORPHANED offset, while a
+// reader is to wait for them: it is told of the gap once that took GapWait from
+// when the first reader came to it.
+func (b *Broker) mayReturn(p *partition, offset, to uint64) error {
+	view := b.meta.View()
+	m := view.Partition(p.key.topic, p.key.n)
+	if m == nil {
+		return nil
+	}
+	rg := m.Range(offset)
+	if rg == nil || rg.Status != state.RangeOrphaned || slices.Contains(rg.Stores, b.self().Store) && !rg.Tail {
+		return nil
+	}
+	now := b.cfg.Now()
+	if now.Sub(p.past.cameTo(rg.Start, now)) >= b.cfg.GapWait {
+		return nil
+	}
+	away := &awayError{From: offset, To: to, Err: errors.New("they may come back with it")}
+	for _, id := range rg.Stores {
+		away.Brokers = append(away.Brokers, b.brokerName(id))
+	}
+	return away
+}
+
+// cameTo returns when a reader first came to an ORPHANED range.
+func (x *past) cameTo(start uint64, now time.Time) time.Time {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.orphaned == nil {
+		x.orphaned = map[uint64]time.Time{}
+	}
+	at, ok := x.orphaned[start]
+	if !ok {
+		x.orphaned[start] = now
+		return now
+	}
+	return at
 }

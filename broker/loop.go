@@ -16,7 +16,7 @@ import (
 // the stretch it read last. Nobody else touches it.
 type loop struct {
 	s        *subscription
-	reader   *storage.Reader
+	reader   *reader
 	stop     func() // ends the watch on the log
 	timer    *time.Timer
 	view     storage.View // whole batches
@@ -35,7 +35,7 @@ var noView storage.View
 const readBytes = 512 << 10
 
 func newLoop(s *subscription) *loop {
-	l := &loop{s: s, reader: s.part.log.Reader(0), timer: time.NewTimer(time.Hour)}
+	l := &loop{s: s, reader: s.part.reader(s.b.ctx, 0), timer: time.NewTimer(time.Hour)}
 	l.timer.Stop()
 	l.stop = s.part.log.Watch(s.wake)
 	return l
@@ -65,7 +65,7 @@ func (l *loop) deliver(step dispatch.Step) {
 	}
 	s := l.s
 	s.mu.Lock()
-	s.gapSince = 0
+	s.gapSince, s.gap, s.away = 0, span{}, nil
 	l.orders = s.d.Offer(step, dispatch.Batch{Base: b.Base(), Count: uint32(b.Count())}, s.now(), l.orders[:0])
 	if len(l.orders) > 0 {
 		s.changedQuietly()
@@ -122,7 +122,7 @@ func (l *loop) readFailed(step dispatch.Step, err error) {
 		gap     *storage.Gap
 		trimmed *storage.Trimmed
 		damaged *storage.Damage
-		away    *storage.Elsewhere
+		away    *awayError
 	)
 	switch {
 	case errors.Is(err, storage.ErrEnd):
@@ -134,8 +134,10 @@ func (l *loop) readFailed(step dispatch.Step, err error) {
 	case errors.As(err, &damaged):
 		l.s.part.sawDamage(*damaged)
 		l.orphaned(step, damaged.From, damaged.To, "damaged", err)
-	case errors.As(err, &away): // another broker holds them: they are waited for, however long
-		l.wait(min(step.Until, l.s.now()+int64(time.Second)))
+	case errors.As(err, &away):
+		l.absent(step, away)
+	case errors.Is(err, errStale):
+		l.wait(min(step.Until, l.s.now()+int64(staleWait)))
 	case errors.Is(err, storage.ErrClosed):
 		l.s.close(errShuttingDown)
 	default:
@@ -144,13 +146,31 @@ func (l *loop) readFailed(step dispatch.Step, err error) {
 	}
 }
 
+// absent waits for the broker that holds the messages, however long; describe
+// says which.
+func (l *loop) absent(step dispatch.Step, away *awayError) {
+	s := l.s
+	s.mu.Lock()
+	if s.away == nil {
+		s.b.log.Warn("subscription waits for a broker that is away", "subscription", s.name, "partition", s.part.name(), "offset", step.From, "err", away)
+	}
+	s.away = away
+	s.mu.Unlock()
+	l.wait(min(step.Until, s.now()+int64(awayWait)))
+}
+
+// awayWait is the pause before a broker that is away is asked again.
+const awayWait = 500 * time.Millisecond
+
 // gap passes offsets that no batch holds, by what the metadata says of them.
 func (l *loop) gap(step dispatch.Step, from, to uint64) {
-	status := l.s.b.rangeStatus(l.s.part, from)
-	switch status {
-	case state.RangeOrphaned:
+	status, to, _, known := l.s.part.gapAt(from, to)
+	switch {
+	case !known:
+		l.wait(min(step.Until, l.s.now()+int64(staleWait)))
+	case status == state.RangeOrphaned:
 		l.orphaned(step, from, to, "orphaned", nil)
-	case state.RangeLost:
+	case status == state.RangeLost:
 		l.skip(from, to, "lost", nil)
 	default: // a plain gap: nothing was ever there
 		l.s.mu.Lock()
@@ -181,9 +201,13 @@ func (l *loop) orphaned(step dispatch.Step, from, to uint64, status string, err 
 		s.gapSince = now
 		s.b.log.Warn("subscription waits at a gap", "subscription", s.name, "partition", s.part.name(), "from", from, "to", to, "status", status, "err", err)
 	}
+	s.gap, s.away = span{from, to}, nil
 	until := s.gapSince + int64(s.b.cfg.GapWait)
-	if now >= until || s.b.gapAccepted(s.part, from) {
-		s.gapSince = 0
+	// The metadata are asked behind the lock: whoever fills holes does so behind it too, once they say that the range is back.
+	what, _, accepted, known := s.part.gapAt(from, to)
+	back := status == "orphaned" && (!known || what != state.RangeOrphaned)
+	if !back && (now >= until || known && accepted) {
+		s.gapSince, s.gap = 0, span{}
 		s.skipped += to - from
 		s.d.Hole(dispatch.Range{Start: from, End: to})
 		s.changedQuietly()
@@ -192,6 +216,9 @@ func (l *loop) orphaned(step dispatch.Step, from, to uint64, status string, err 
 		return
 	}
 	s.mu.Unlock()
+	if back {
+		until = now + int64(staleWait)
+	}
 	l.wait(min(step.Until, until))
 }
 

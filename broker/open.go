@@ -101,7 +101,7 @@ func (b *Broker) recover(ctx context.Context, t *state.Topic, p *state.Partition
 		return r, nil
 	}
 	b.mayHaveFiles(partitionKey{p.Topic, p.Number})
-	log, what, err := b.store.Log(ctx, b.facts(t, p))
+	log, what, err := b.archive.own(ctx, b.facts(t, p))
 	if err != nil {
 		return recovered{}, fmt.Errorf("recover %s:%d: %w", t.Name, p.Number, err)
 	}
@@ -205,6 +205,7 @@ func (b *Broker) beginEpoch(view *state.View, r recovered) error {
 		}
 		part.ranges.Store(&p.Ranges[0])
 		log.SetRanges(b.facts(t, p).Ranges)
+		part.past.known = p.Ranges
 		part.raise(p.Ceiling, part.block)
 	}
 	b.mu.Lock()

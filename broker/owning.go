@@ -9,7 +9,6 @@ import (
 
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
-	"github.com/danubemq/danube/storage"
 )
 
 // owning is how the broker follows what the metadata say of who owns what. It
@@ -293,7 +292,7 @@ func (b *Broker) deleteStruck(view *state.View) {
 		if busy {
 			continue
 		}
-		if err := b.store.Delete(storage.PartitionID{Topic: key.topic, Partition: key.n}); err != nil {
+		if err := b.archive.remove(key); err != nil {
 			b.log.Warn("files of a partition that lies elsewhere now are not removed, trying again", "topic", key.topic, "partition", key.n, "err", err)
 			continue
 		}

@@ -35,7 +35,8 @@ type partition struct {
 
 	ranges      atomic.Pointer[state.Range] // the first of those the log was told of last: lists are never changed in place
 	cursorEpoch atomic.Uint64               // under which cursors are committed: the next owner's after a hand-over
-	settling    *settling                   // consumers wait for it; nil: for nothing
+	past        past
+	settling    *settling // consumers wait for it; nil: for nothing
 
 	mu        sync.Mutex      // guards what follows
 	over      *protocol.Error // not served any more, because

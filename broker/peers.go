@@ -16,6 +16,8 @@ const (
 	opMeta     = "meta"         // a proposal or barrier for the leader
 	opPosition = "position"     // find a position on a partition that the other owns
 	opPrepare  = "move.prepare" // get ready to own a partition
+	opFetch    = "log.fetch"    // batches of a range that the other holds
+	opReport   = "range.report" // what the other has of a range after it was away
 	opSettled  = "move.settled" // its last cursors are committed
 )
 
@@ -29,6 +31,8 @@ func (b *Broker) handlePeers() {
 		opPosition: serve(b, (*Broker).servePosition),
 		opPrepare:  serve(b, (*Broker).servePrepare),
 		opSettled:  serve(b, (*Broker).serveSettled),
+		opFetch:    b.serveFetch,
+		opReport:   serve(b, (*Broker).serveReport),
 	} {
 		b.cluster.Handle(op, do)
 	}
@@ -69,11 +73,16 @@ const callTime = 5 * time.Second
 // coded error that it was there; one that cannot be reached, or does not
 // answer, as NOT_READY.
 func callPeer[A any](ctx context.Context, b *Broker, to state.StoreID, op string, q any) (*A, error) {
+	return callPeerWithin[A](ctx, b, callTime, to, op, q)
+}
+
+// callPeerWithin is callPeer for what may take longer, or must not.
+func callPeerWithin[A any](ctx context.Context, b *Broker, limit time.Duration, to state.StoreID, op string, q any) (*A, error) {
 	body, err := protocol.EncodeBody(q)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answer, err := b.cluster.Call(ctx, to, op, body)
 	if err != nil {

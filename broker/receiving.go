@@ -117,7 +117,7 @@ func (b *Broker) reserve(key partitionKey) (*opening, error) {
 // the producer table.
 func (b *Broker) prepareLog(ctx context.Context, t *state.Topic, x *prepared, sessions []byte) error {
 	b.mayHaveFiles(partitionKey{x.meta.Topic, x.meta.Number})
-	log, what, err := b.store.Log(ctx, b.facts(t, sealedAt(x.meta, x.end)))
+	log, what, err := b.archive.own(ctx, b.facts(t, sealedAt(x.meta, x.end)))
 	if err != nil {
 		return fmt.Errorf("open the log of %s:%d: %w", t.Name, x.meta.Number, err)
 	}

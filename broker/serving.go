@@ -139,29 +139,6 @@ func (b *Broker) opened(key partitionKey, o *opening) {
 	close(o.done)
 }
 
-// rangeStatus is what the metadata says of an offset that no batch holds:
-// RangeSealed stands for a plain gap.
-func (b *Broker) rangeStatus(p *partition, offset uint64) state.RangeStatus {
-	m := b.meta.View().Partition(p.key.topic, p.key.n)
-	if m == nil {
-		return state.RangeSealed
-	}
-	if r := m.Range(offset); r != nil && r.Status != state.RangeOpen {
-		return r.Status
-	}
-	return state.RangeSealed
-}
-
-// gapAccepted reports whether an operator lets consumers pass an orphaned range at once.
-func (b *Broker) gapAccepted(p *partition, offset uint64) bool {
-	m := b.meta.View().Partition(p.key.topic, p.key.n)
-	if m == nil {
-		return true
-	}
-	r := m.Range(offset)
-	return r != nil && r.Accepted
-}
-
 // errNotThere is for a partition that nobody serves at the moment.
 var errNotThere = errors.New("no broker serves it at the moment")
 

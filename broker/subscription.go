@@ -36,6 +36,8 @@ type subscription struct {
 	confirms  []confirm       // waiting for the delta after the one that is out
 	skipped   uint64          // messages passed over: lost, damaged, trimmed
 	gapSince  int64           // when it came to the gap it waits at, Unix ns; 0: none
+	gap       span            // where that is
+	away      *awayError      // what it waits for lies on brokers that are away; nil: nothing does
 }
 
 // consumer is a consumer of a subscription on one partition over one connection.

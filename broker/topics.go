@@ -12,7 +12,6 @@ import (
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
-	"github.com/danubemq/danube/storage"
 )
 
 // lookup answers who serves a topic, and makes it if the request says so.
@@ -191,7 +190,7 @@ func (b *Broker) bury(ctx context.Context, t *state.Topic) error {
 			b.retire(p, deletedTopic(t.Name))
 		}
 		b.dropPrepared(func(k partitionKey, _ *prepared) bool { return k == key })
-		if err := b.store.Delete(storage.PartitionID{Topic: t.ID, Partition: n}); err != nil {
+		if err := b.archive.remove(key); err != nil {
 			return fmt.Errorf("remove data of %s:%d: %w", t.Name, n, err)
 		}
 	}

@@ -46,6 +46,7 @@ var (
 	ErrPoisoned = wal.ErrPoisoned
 	ErrClosed   = wal.ErrClosed
 	ErrEnd      = wal.ErrEnd
+	ErrOpen     = wal.ErrOpen // from [Store.Log]: the partition is open
 )
 
 // Status is what became of a range.

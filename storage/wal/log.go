@@ -32,6 +32,8 @@ var (
 	ErrFull = errors.New("no space left for the log")
 	// ErrPoisoned says that a sync or write failed; nothing is acknowledged any more (R20).
 	ErrPoisoned = errors.New("log failed and takes no more writes")
+	// ErrOpen says that a partition that is to be opened is open already.
+	ErrOpen = errors.New("it is open")
 	// ErrClosed says that the log was closed.
 	ErrClosed = errors.New("log is closed")
 )

@@ -73,7 +73,7 @@ func (t *Tier) Log(ctx context.Context, o Opening) (*Log, Found, error) {
 		return nil, Found{}, t.err
 	case old != nil:
 		t.mu.Unlock()
-		return nil, Found{}, fmt.Errorf("open partition %s: it is open", o.ID)
+		return nil, Found{}, fmt.Errorf("open partition %s: %w", o.ID, ErrOpen)
 	}
 	t.logs[o.ID] = l
 	t.mu.Unlock()

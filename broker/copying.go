@@ -1,0 +1,479 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/danubemq/danube/broker/dispatch"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/storage"
+)
+
+// past is what a partition that is served knows of offsets before its epoch.
+type past struct {
+	urgent atomic.Bool          // its history is to be copied here without delay
+	hidden atomic.Pointer[span] // offsets that only their own examination reads
+	since  time.Time            // when the historian first saw it; its goroutine's
+	known  []state.Range        // that subscriptions were told of; the historian's
+
+	mu       sync.Mutex           // guards what follows
+	orphaned map[uint64]time.Time // when a reader first came to each ORPHANED range
+}
+
+// span is the offsets [from, to).
+type span struct{ from, to uint64 }
+
+// historian brings the history of the partitions that this broker serves to
+// this store, and takes back what was ORPHANED (R15, R16). It compares what the
+// metadata say with what is here: what failed or was cut short is simply still
+// different, after a restart too.
+type historian struct {
+	b       *Broker
+	wake    chan struct{}
+	copies  chan struct{} // held by those that copy
+	returns chan struct{} // held by those that take back
+	pace    pacer
+
+	mu     sync.Mutex // guards what follows
+	busy   map[partitionKey]bool
+	retry  map[partitionKey]time.Time
+	judged map[judgement]bool
+}
+
+// judgement says that a run of a store has given all it has of a range.
+type judgement struct {
+	key   partitionKey
+	start uint64
+	by    state.Owner
+}
+
+const (
+	copiesAtOnce  = 2
+	returnsAtOnce = 4
+	copyRate      = 64 << 20 // bytes a second, of all copies together
+	copyCommit    = 64 << 20 // bytes after which a copy is made known
+	copyEntries   = 256      // ranges after which it is
+	copyRetry     = 5 * time.Second
+	lookEvery     = time.Second
+)
+
+func newHistorian(b *Broker) *historian {
+	return &historian{
+		b: b, wake: make(chan struct{}, 1), copies: make(chan struct{}, copiesAtOnce), returns: make(chan struct{}, returnsAtOnce),
+		busy: map[partitionKey]bool{}, retry: map[partitionKey]time.Time{}, judged: map[judgement]bool{},
+	}
+}
+
+// run looks whenever a decision was made, and every second. It returns when ctx
+// ends and its workers have.
+func (h *historian) run(ctx context.Context) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var looked uint64
+	for {
+		changed := h.b.meta.Changed()
+		if view := h.b.meta.View(); view.Decided() != looked {
+			looked = view.Decided()
+			h.look(ctx, view, &workers)
+		}
+		select {
+		case <-changed:
+		case <-h.wake:
+			looked = 0
+		case <-tick.C:
+			looked = 0
+			h.b.archive.sweep(h.b.cfg.Now())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look tells subscriptions what became of offsets, and starts what is due.
+func (h *historian) look(ctx context.Context, view *state.View, workers *sync.WaitGroup) {
+	now := h.b.cfg.Now()
+	var later []*partition
+	for _, p := range h.b.reliable() {
+		m := view.Partition(p.key.topic, p.key.n)
+		if m == nil || m.Epoch != p.epoch {
+			continue
+		}
+		p.notice(m)
+		if p.past.since.IsZero() {
+			p.past.since = now
+			p.past.urgent.Store(handedOver(view, m, h.b.self().Store))
+		}
+		if m.State != state.Open || m.Owner != h.b.self() {
+			continue
+		}
+		if rg, store := h.returned(view, m); rg != nil {
+			h.start(ctx, p, h.returns, workers, func(ctx context.Context) error { return h.takeBack(ctx, p, rg, store) })
+			continue
+		}
+		switch due := h.copyDue(view, p, m, now); {
+		case due && (p.past.urgent.Load() || h.leaving(view, m)):
+			h.start(ctx, p, h.copies, workers, func(ctx context.Context) error { return h.copyHistory(ctx, p) })
+		case due:
+			later = append(later, p)
+		}
+	}
+	for _, p := range later {
+		h.start(ctx, p, h.copies, workers, func(ctx context.Context) error { return h.copyHistory(ctx, p) })
+	}
+}
+
+// start runs do beside if a slot is free and nothing else is under way for the partition.
+func (h *historian) start(ctx context.Context, p *partition, slots chan struct{}, workers *sync.WaitGroup, do func(context.Context) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.busy[p.key] || h.b.cfg.Now().Before(h.retry[p.key]) {
+		return
+	}
+	select {
+	case slots <- struct{}{}:
+	default:
+		return
+	}
+	h.busy[p.key] = true
+	workers.Go(func() { // returns when do has; run waits
+		err := do(ctx)
+		<-slots
+		h.mu.Lock()
+		delete(h.busy, p.key)
+		delete(h.retry, p.key)
+		if err != nil {
+			h.retry[p.key] = h.b.cfg.Now().Add(copyRetry)
+		}
+		h.mu.Unlock()
+		if err != nil && ctx.Err() == nil && !p.ended() {
+			h.b.log.Warn("history not brought here, trying again", "partition", p.name(), "err", err)
+		}
+		notify(h.wake)
+	})
+}
+
+// ended reports whether the partition is served no more.
+func (p *partition) ended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over != nil
+}
+
+// lacks reports whether a range is sealed and lies only in other stores.
+func lacks(r *state.Range, self state.StoreID) bool {
+	return r.Status == state.RangeSealed && !slices.Contains(r.Stores, self)
+}
+
+// copyDue reports whether history of a partition is to be copied here now.
+func (h *historian) copyDue(view *state.View, p *partition, m *state.Partition, now time.Time) bool {
+	self := h.b.self().Store
+	if !slices.ContainsFunc(m.Ranges, func(r state.Range) bool { return lacks(&r, self) }) {
+		return false
+	}
+	return p.past.urgent.Load() || now.Sub(p.past.since) >= h.b.cfg.Peers.CopyDelay || h.leaving(view, m)
+}
+
+// handedOver reports whether the store that has the newest history goes on: it
+// gave the partition away because somebody wished so, not because it stops.
+func handedOver(view *state.View, m *state.Partition, self state.StoreID) bool {
+	for _, rg := range slices.Backward(m.Ranges) {
+		if lacks(&rg, self) {
+			return slices.ContainsFunc(rg.Stores, func(id state.StoreID) bool {
+				s := view.Store(id)
+				return s != nil && !s.Clean && s.Status != state.StoreLost && s.Status != state.StoreRemoved
+			})
+		}
+	}
+	return false
+}
+
+// leaving reports whether a store that is being drained holds history that is not here.
+func (h *historian) leaving(view *state.View, m *state.Partition) bool {
+	self := h.b.self().Store
+	for i := range m.Ranges {
+		if !lacks(&m.Ranges[i], self) {
+			continue
+		}
+		for _, id := range m.Ranges[i].Stores {
+			if s := view.Store(id); s != nil && (s.Status == state.StoreDraining || s.Status == state.StoreDrained) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// copyHistory copies what other stores hold of a partition into this one, makes
+// that known, and strikes them: they delete theirs once they have applied it (R16).
+func (h *historian) copyHistory(ctx context.Context, p *partition) error {
+	c, err := h.b.store.Copy(ctx, storage.PartitionID{Topic: p.key.topic, Partition: p.key.n}, p.topic)
+	if err != nil {
+		return err
+	}
+	job := &copyJob{h: h, p: p, c: c}
+	err = job.run(ctx)
+	return errors.Join(err, c.Close())
+}
+
+// copyJob copies the history of one partition.
+type copyJob struct {
+	h       *historian
+	p       *partition
+	c       *storage.Copy
+	bytes   int64 // since the last commit
+	entries []state.RangeCopy
+}
+
+func (j *copyJob) run(ctx context.Context) error {
+	self := j.h.b.self()
+	m := j.h.b.meta.View().Partition(j.p.key.topic, j.p.key.n)
+	if m == nil || m.Epoch != j.p.epoch {
+		return nil
+	}
+	for i := range m.Ranges {
+		rg := &m.Ranges[i]
+		if !lacks(rg, self.Store) {
+			continue
+		}
+		if err := j.copyRange(ctx, m, rg); err != nil {
+			return errors.Join(err, j.flush(ctx))
+		}
+	}
+	return j.flush(ctx)
+}
+
+// copyRange copies one range, but for what an earlier copy brought.
+func (j *copyJob) copyRange(ctx context.Context, m *state.Partition, rg *state.Range) error {
+	from := max(rg.Start, m.LogStart)
+	known := from
+	note := func(to uint64) {
+		if known < to {
+			j.entries = append(j.entries, state.RangeCopy{
+				Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, From: known, To: to, Add: j.h.b.self().Store, Drop: rg.Stores,
+			})
+			known = to
+		}
+	}
+	have := j.c.Have()
+	for at := from; ; {
+		var until uint64
+		if at, until = missing(have, rg, at); at >= rg.End {
+			break
+		}
+		got, err := j.page(ctx, at, until)
+		if err != nil {
+			note(at)
+			return fmt.Errorf("copy [%d, %d): %w", at, rg.End, err)
+		}
+		have = extended(have, storage.Span{Epoch: rg.Epoch(at), Start: at, End: got.end})
+		at = got.end
+		if j.bytes += int64(len(got.data)); j.bytes >= copyCommit {
+			note(at)
+			if err := j.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	note(rg.End)
+	if len(j.entries) >= copyEntries {
+		return j.flush(ctx)
+	}
+	return nil
+}
+
+// page fetches a page and appends it to the copy.
+func (j *copyJob) page(ctx context.Context, from, to uint64) (page, error) {
+	if j.p.ended() {
+		return page{}, errMovedOn
+	}
+	got, err := j.h.b.fetchPage(ctx, j.p.key, from, to, false)
+	if d, is := errors.AsType[*storage.Damage](err); is {
+		j.p.sawDamage(*d)
+	}
+	if err != nil {
+		return got, err
+	}
+	if err := j.c.Append(got.data); err != nil {
+		return got, err
+	}
+	return got, j.h.pace.take(ctx, len(got.data))
+}
+
+// extended adds a span, to the last one where it follows that.
+func extended(have []storage.Span, s storage.Span) []storage.Span {
+	if n := len(have); n > 0 && have[n-1].Epoch == s.Epoch && have[n-1].End == s.Start {
+		have[n-1].End = s.End
+		return have
+	}
+	return append(have, s)
+}
+
+// errMovedOn ends a copy whose partition this broker serves no more.
+var errMovedOn = errors.New("the partition is served elsewhere now")
+
+// missing returns the first offset from at on of a range that is not held under
+// the epoch that gives it its value, and up to where it is missing.
+func missing(have []storage.Span, rg *state.Range, at uint64) (from, until uint64) {
+	for at < rg.End {
+		epoch, end := rg.Epoch(at), nextEpoch(rg, at)
+		next := at
+		until = end
+		for _, s := range have {
+			if s.Epoch != epoch {
+				continue
+			}
+			if s.Start <= at && at < s.End {
+				next = min(s.End, end)
+			} else if s.Start > at {
+				until = min(until, s.Start)
+			}
+		}
+		if next == at {
+			return at, until
+		}
+		at = next
+	}
+	return rg.End, rg.End
+}
+
+// flush makes what was copied durable, and then known.
+func (j *copyJob) flush(ctx context.Context) error {
+	entries := j.entries
+	j.entries, j.bytes = nil, 0
+	if err := j.c.Commit(); err != nil {
+		return err
+	}
+	have := j.c.Have()
+	whole := entries[:0]
+	for _, e := range entries {
+		if rg := rangeOf(j.h.b.meta.View(), j.p, e.From, e.To); rg != nil {
+			if at, _ := missing(have, rg, e.From); at >= e.To { // nothing is listed that is not here, whole and synced
+				whole = append(whole, e)
+			}
+		}
+	}
+	if len(whole) == 0 {
+		return nil
+	}
+	errs, err := j.h.b.proposeEach(ctx, &state.CopyRanges{Entries: whole}, len(whole))
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return fmt.Errorf("record the copy of %s: %w", j.p.name(), err)
+	}
+	return nil
+}
+
+// rangeOf returns the sealed range that has [from, to), nil if none has.
+func rangeOf(view *state.View, p *partition, from, to uint64) *state.Range {
+	m := view.Partition(p.key.topic, p.key.n)
+	if m == nil || m.Epoch != p.epoch {
+		return nil
+	}
+	if rg := m.Range(from); rg != nil && rg.Status == state.RangeSealed && to <= rg.End {
+		return rg
+	}
+	return nil
+}
+
+// pacer spreads bytes over time.
+type pacer struct {
+	mu   sync.Mutex
+	next time.Time // when what was taken so far is paid for
+}
+
+// take waits until n more bytes may have been moved.
+func (p *pacer) take(ctx context.Context, n int) error {
+	now := time.Now()
+	p.mu.Lock()
+	if p.next.Before(now) {
+		p.next = now
+	}
+	p.next = p.next.Add(time.Duration(n) * time.Second / copyRate)
+	pause := p.next.Sub(now)
+	p.mu.Unlock()
+	if pause < 10*time.Millisecond {
+		return ctx.Err()
+	}
+	wait(ctx, pause)
+	return ctx.Err()
+}
+
+// notice tells the partition's subscriptions what became of ORPHANED offsets
+// since the last time: holes that were filled are delivered late, those that are
+// LOST or hold nothing are passed, and so is what was stored again (R15, R18).
+func (p *partition) notice(m *state.Partition) {
+	old := p.past.known
+	if len(old) == len(m.Ranges) && (len(old) == 0 || &old[0] == &m.Ranges[0]) {
+		return
+	}
+	p.past.known = m.Ranges
+	var back, gone []dispatch.Range
+	for i := range old {
+		if old[i].Status == state.RangeOrphaned {
+			back, gone = became(&old[i], m, back, gone)
+		}
+	}
+	for _, s := range p.b.subscriptionsOf(p) {
+		s.turned(back, gone)
+	}
+}
+
+// became appends which offsets of a range that was ORPHANED can be read now, and which are not to be delivered.
+func became(o *state.Range, m *state.Partition, back, gone []dispatch.Range) (_, _ []dispatch.Range) {
+	at := o.Start
+	for i := range m.Ranges {
+		r := &m.Ranges[i]
+		end := r.End
+		if r.Status == state.RangeOpen {
+			end = max(o.End, r.Start)
+		}
+		from, to := max(r.Start, at), min(end, o.End)
+		if from >= to {
+			continue
+		}
+		if at < from {
+			gone = append(gone, dispatch.Range{Start: at, End: from})
+		}
+		switch r.Status {
+		case state.RangeSealed, state.RangeOpen:
+			back = append(back, dispatch.Range{Start: from, End: to})
+		case state.RangeLost:
+			gone = append(gone, dispatch.Range{Start: from, End: to})
+		}
+		at = to
+	}
+	if at < o.End {
+		gone = append(gone, dispatch.Range{Start: at, End: o.End})
+	}
+	for _, x := range m.Superseded {
+		if x.Start < o.End && o.Start < x.End {
+			gone = append(gone, dispatch.Range{Start: max(x.Start, o.Start), End: min(x.End, o.End)})
+		}
+	}
+	return back, gone
+}
+
+// turned fills holes and passes gaps; whoever waits at the gap looks again.
+func (s *subscription) turned(back, gone []dispatch.Range) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(back)+len(gone) > 0 {
+		before := s.d.Explain(s.now()).Holes
+		for _, r := range back {
+			s.d.Fill(r)
+		}
+		filled := before - s.d.Explain(s.now()).Holes
+		for _, r := range gone {
+			s.d.Gap(r)
+		}
+		s.skipped -= min(s.skipped, filled)
+		s.changedQuietly()
+	}
+	notify(s.wake)
+}

@@ -1,0 +1,529 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage"
+)
+
+// What a lost store may hold is ORPHANED. When the store is back it says what it
+// has, the owner copies that, finds out what producers have sent again since,
+// and the metadata take the range back (R15).
+
+// reportAnswer is what a store that returned has of a range.
+type reportAnswer struct {
+	End      uint64   `msgpack:"x"` // up to where it holds messages, or has looked
+	Proven   bool     `msgpack:"p"` // nothing above End was acknowledged (R6)
+	Damaged  []spanOf `msgpack:"d"`
+	Sessions []byte   `msgpack:"s,omitempty"` // its producer table at End
+}
+
+type spanOf struct {
+	From uint64 `msgpack:"f"`
+	To   uint64 `msgpack:"t"`
+}
+
+// reportBytes is how much of a sealed range one report reads through.
+const reportBytes = 64 << 20
+
+// serveReport says what this store has of a range that is ORPHANED or LOST and
+// lists it: after its recovery (R10), and never while it still serves that epoch.
+func (b *Broker) serveReport(ctx context.Context, q *fetchArg) (*reportAnswer, error) {
+	q.Returned = true
+	t, m, rg, err := b.held(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := &reportAnswer{}
+	err = b.withHeld(ctx, t, m, rg, func(log *storage.Log, found *storage.Recovery) error {
+		if !rg.Tail && rg.Status == state.RangeOrphaned {
+			return out.lookThrough(log, q.From, min(q.To, rg.End))
+		}
+		out.End, out.Proven = found.End, found.Proven
+		for _, d := range found.Damaged {
+			out.Damaged = append(out.Damaged, spanOf{max(d.From, rg.Start), min(d.To, rg.End)})
+		}
+		var err error
+		out.Sessions, err = log.Sessions()
+		return err
+	})
+	return out, err
+}
+
+// lookThrough reads a part of a range that was sealed, whose end is known: it
+// may be ORPHANED for its damage.
+func (a *reportAnswer) lookThrough(log *storage.Log, from, to uint64) error {
+	a.Proven, a.End = true, from
+	r := log.Reader(from)
+	defer r.Close()
+	for n := 0; a.End < to && n < reportBytes; {
+		view, err := r.Next(pageBytes)
+		if d, is := errors.AsType[*storage.Damage](err); is {
+			a.Damaged = append(a.Damaged, spanOf{max(d.From, from), min(d.To, to)})
+			a.End = min(d.To, to)
+			r.Seek(d.To)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		n += len(view.Data)
+		a.End = min(view.End, to)
+		view.Release()
+	}
+	return nil
+}
+
+// sound returns the parts of [from, a.End) that are not damaged.
+func (a *reportAnswer) sound(from uint64) []span {
+	slices.SortFunc(a.Damaged, func(x, y spanOf) int { return cmp.Compare(x.From, y.From) })
+	var out []span
+	for _, d := range a.Damaged {
+		if from < min(d.From, a.End) {
+			out = append(out, span{from, min(d.From, a.End)})
+		}
+		from = max(from, d.To)
+	}
+	if from < a.End {
+		out = append(out, span{from, a.End})
+	}
+	return out
+}
+
+// returned finds an ORPHANED range of a partition and a store that may have come back with it.
+func (h *historian) returned(view *state.View, m *state.Partition) (*state.Range, state.Owner) {
+	for i := range m.Ranges {
+		rg := &m.Ranges[i]
+		if rg.Status != state.RangeOrphaned {
+			continue
+		}
+		for _, id := range rg.Stores {
+			s := view.Store(id)
+			if s == nil || s.Status == state.StoreLost || s.Status == state.StoreRemoved || s.Clean {
+				continue
+			}
+			own := id == h.b.self().Store
+			if own && !rg.Tail {
+				continue // damage of this store's own, which it knows
+			}
+			run := state.Owner{Store: id, Incarnation: s.Incarnation}
+			h.mu.Lock()
+			known := h.judged[judgement{partitionKey{m.Topic, m.Number}, rg.Start, run}]
+			h.mu.Unlock()
+			if !known {
+				return rg, run
+			}
+		}
+	}
+	return nil, state.Owner{}
+}
+
+// judge remembers that a run of a store has given all it has of a range that
+// begins at start.
+func (h *historian) judge(p *partition, start uint64, by state.Owner) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.judged[judgement{p.key, start, by}] = true
+}
+
+// takeBack takes back what a store has of an ORPHANED range.
+func (h *historian) takeBack(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
+	switch {
+	case from.Store == h.b.self().Store:
+		return h.takeBackOwn(ctx, p, rg, from)
+	case rg.Tail:
+		return h.takeBackTail(ctx, p, rg, from)
+	}
+	return h.takeBackSealed(ctx, p, rg, from)
+}
+
+// reportTime bounds a report: the store may have to recover the log first.
+const reportTime = 60 * time.Second
+
+// report asks a store what it has of a range from an offset on.
+func (b *Broker) report(ctx context.Context, p *partition, start uint64, rg *state.Range, from state.Owner) (*reportAnswer, error) {
+	view := b.meta.View()
+	m := view.Partition(p.key.topic, p.key.n)
+	if m == nil {
+		return nil, errMovedOn
+	}
+	q := &fetchArg{partitionArg: argOf(m), From: start, To: rg.End, Index: view.Index(), Returned: true}
+	out, err := callPeerWithin[reportAnswer](ctx, b, reportTime, from.Store, opReport, q)
+	if err != nil {
+		return nil, fmt.Errorf("ask broker %s what it has of [%d, %d): %w", b.brokerName(from.Store), rg.Start, rg.End, err)
+	}
+	out.End = min(max(out.End, start), rg.End)
+	return out, nil
+}
+
+// takeBackSealed takes back a range whose end is known: its store was away, and
+// still has it. It stays there until it is copied as other history is.
+func (h *historian) takeBackSealed(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
+	for at := rg.Start; at < rg.End; {
+		ans, err := h.b.report(ctx, p, at, rg, from)
+		if err != nil {
+			return err
+		}
+		for _, w := range ans.sound(at) {
+			if err := h.restore(ctx, p, &state.RestoreRange{From: w.from, End: w.to, To: w.to, Stores: []state.StoreID{from.Store}}); err != nil {
+				return err
+			}
+		}
+		for _, d := range ans.Damaged {
+			h.judge(p, d.From, from)
+		}
+		if ans.End <= at {
+			return fmt.Errorf("broker %s has nothing at offset %d of %s", h.b.brokerName(from.Store), at, p.name())
+		}
+		at = ans.End
+	}
+	h.b.log.Info("messages came back with their broker", "partition", p.name(), "from", rg.Start, "to", rg.End, "broker", h.b.brokerName(from.Store))
+	return nil
+}
+
+// restore commits what came back.
+func (h *historian) restore(ctx context.Context, p *partition, c *state.RestoreRange) error {
+	c.Topic, c.Partition, c.Epoch = p.key.topic, p.key.n, p.epoch
+	if _, err := h.b.propose(ctx, c); err != nil {
+		return fmt.Errorf("take [%d, %d) of %s back: %w", c.From, c.End, p.name(), err)
+	}
+	return nil
+}
+
+// takeBackTail takes back the end of an epoch whose owner was lost.
+func (h *historian) takeBackTail(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
+	h.b.cfg.At("return.report")
+	ans, err := h.b.report(ctx, p, rg.Start, rg, from)
+	if err != nil {
+		return err
+	}
+	parts := ans.sound(rg.Start)
+	sent := sentIndex{}
+	if err := h.copyReturned(ctx, p, rg, parts, sent); err != nil {
+		return err
+	}
+	h.b.cfg.At("return.copied")
+	return h.settleTail(ctx, p, rg, tail{ans: ans, parts: parts, sent: sent, from: from})
+}
+
+// tail is what is known of a tail that came back.
+type tail struct {
+	ans   *reportAnswer
+	parts []span // whole and in this store
+	sent  sentIndex
+	from  state.Owner
+}
+
+// copyReturned copies parts of a range from the stores it lists, and notes their batches.
+func (h *historian) copyReturned(ctx context.Context, p *partition, rg *state.Range, parts []span, sent sentIndex) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	c, err := h.b.store.Copy(ctx, storage.PartitionID{Topic: p.key.topic, Partition: p.key.n}, p.topic)
+	if err != nil {
+		return err
+	}
+	for _, w := range parts {
+		for at := w.from; at < w.to && err == nil; {
+			var got page
+			if got, err = h.b.fetchPage(ctx, p.key, at, w.to, true); err == nil {
+				err = c.Append(got.data)
+			}
+			if err == nil && p.ended() {
+				err = errMovedOn
+			}
+			if err == nil {
+				sent.addAll(got.data)
+				at = got.end
+			}
+		}
+	}
+	if err == nil {
+		err = c.Commit()
+	}
+	if err == nil {
+		have := c.Have()
+		for _, w := range parts {
+			if at, _ := missing(have, rg, w.from); at < w.to {
+				err = fmt.Errorf("offset %d is not here after it was copied", at)
+			}
+		}
+	}
+	return errors.Join(err, c.Close())
+}
+
+// settleTail finds out what was sent again since, with the door shut for the end
+// of it, and has the metadata take the range back. Then the owner knows the
+// batches that came back, and what is sent again of them is answered with their
+// old offsets.
+func (h *historian) settleTail(ctx context.Context, p *partition, rg *state.Range, t tail) error {
+	again := &repeats{sent: t.sent}
+	upto, err := h.scan(ctx, p, rg.End, again)
+	if err != nil {
+		return err
+	}
+	release, err := h.hold(p)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if _, err := h.scan(ctx, p, upto, again); err != nil {
+		return err
+	}
+	h.b.cfg.At("return.scanned")
+	if err := h.restoreTail(ctx, p, rg, t, again.offsets()); err != nil {
+		return err
+	}
+	h.b.cfg.At("return.restored")
+	if len(t.ans.Sessions) > 0 {
+		if err := p.log.MergeSessions(t.ans.Sessions); err != nil {
+			return fmt.Errorf("take over the producers of the range that came back: %w", err)
+		}
+	}
+	h.b.log.Info("messages came back with their broker", "partition", p.name(), "from", rg.Start, "to", t.ans.End,
+		"broker", h.b.brokerName(t.from.Store), "sent_again", count(again.offsets()))
+	return nil
+}
+
+func count(o state.Offsets) (n uint64) {
+	for _, r := range o {
+		n += r.End - r.Start
+	}
+	return n
+}
+
+// restoreTail commits the parts that are here. Behind the last of them nothing
+// was ever written, if the end is proven; what may have been there and is gone is LOST.
+func (h *historian) restoreTail(ctx context.Context, p *partition, rg *state.Range, t tail, again state.Offsets) error {
+	here := []state.StoreID{h.b.self().Store}
+	whole := len(t.ans.Damaged) == 0 || t.ans.Damaged[len(t.ans.Damaged)-1].To < t.ans.End
+	parts := t.parts
+	if len(parts) == 0 && whole {
+		parts = []span{{rg.Start, rg.Start}}
+	}
+	for i, w := range parts {
+		c := &state.RestoreRange{From: w.from, End: w.to, To: w.to, Superseded: within(again, w)}
+		if w.from < w.to {
+			c.Stores = here
+		}
+		if i == len(parts)-1 && whole && t.ans.Proven {
+			c.To = rg.End
+		}
+		if c.From == c.To {
+			continue // nothing came back and nothing is known of the rest
+		}
+		if err := h.restore(ctx, p, c); err != nil {
+			return err
+		}
+	}
+	if whole && !t.ans.Proven && t.ans.End < rg.End {
+		errs, err := h.b.proposeEach(ctx, &state.MarkRanges{Entries: []state.RangeMark{{
+			Topic: p.key.topic, Partition: p.key.n, Epoch: p.epoch, From: t.ans.End, To: rg.End, Status: state.RangeLost,
+		}}}, 1)
+		if err = errors.Join(append(errs, err)...); err != nil {
+			return fmt.Errorf("give up [%d, %d) of %s, of which nothing came back: %w", t.ans.End, rg.End, p.name(), err)
+		}
+	}
+	for _, d := range t.ans.Damaged {
+		h.judge(p, d.From, t.from)
+	}
+	return nil
+}
+
+// within returns the offsets of o in a span.
+func within(o state.Offsets, w span) (out state.Offsets) {
+	for _, r := range o {
+		if from, to := max(r.Start, w.from), min(r.End, w.to); from < to {
+			out = append(out, state.OffsetRange{Start: from, End: to})
+		}
+	}
+	return out
+}
+
+// hold shuts the door of a partition for a moment, unless it is about to move:
+// two that open the door again would let in what the other has counted out.
+func (h *historian) hold(p *partition) (release func(), err error) {
+	b := h.b
+	b.owning.lock.Lock()
+	busy := b.moves[p.key]
+	if !busy {
+		b.moves[p.key] = true
+	}
+	b.owning.lock.Unlock()
+	if busy {
+		return nil, errMovedOn
+	}
+	p.pause()
+	_, err = p.log.Pause()
+	release = func() {
+		if err := p.resume(); err != nil && !p.ended() {
+			b.log.Error("partition does not go on", "partition", p.name(), "err", err)
+		}
+		b.owning.lock.Lock()
+		delete(b.moves, p.key)
+		b.owning.lock.Unlock()
+		notify(b.kick)
+	}
+	if err != nil {
+		release()
+		return nil, fmt.Errorf("pause %s: %w", p.name(), err)
+	}
+	return release, nil
+}
+
+// scan looks through all that was stored from an offset on, and returns up to where.
+func (h *historian) scan(ctx context.Context, p *partition, from uint64, again *repeats) (upto uint64, err error) {
+	r := p.reader(ctx, from)
+	defer r.Close()
+	for at := from; ; {
+		if err := ctx.Err(); err != nil {
+			return at, err
+		}
+		view, err := r.Next(pageBytes)
+		var (
+			gap     *storage.Gap
+			damaged *storage.Damage
+			trimmed *storage.Trimmed
+		)
+		switch {
+		case err == nil:
+			again.addAll(view.Data)
+			at = view.End
+			view.Release()
+		case errors.Is(err, storage.ErrEnd):
+			return at, nil
+		case errors.As(err, &gap):
+			at = gap.To
+			r.Seek(at)
+		case errors.As(err, &damaged):
+			at = damaged.To
+			r.Seek(at)
+		case errors.As(err, &trimmed):
+			at = trimmed.LogStart
+			r.Seek(at)
+		default:
+			return at, fmt.Errorf("look for what was sent again: %w", err)
+		}
+	}
+}
+
+// takeBackOwn takes back the end of an epoch that this store wrote itself before
+// it was lost: its files are here, and nothing is copied.
+func (h *historian) takeBackOwn(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
+	c, err := h.b.store.Copy(ctx, storage.PartitionID{Topic: p.key.topic, Partition: p.key.n}, p.topic)
+	if err != nil {
+		return err
+	}
+	end, _ := missing(c.Have(), rg, rg.Start)
+	if err := c.Close(); err != nil {
+		return err
+	}
+	// The log reads it as if it were sealed already, for this goroutine alone.
+	view := h.b.meta.View()
+	t, m := view.TopicByID(p.key.topic), view.Partition(p.key.topic, p.key.n)
+	if t == nil || m == nil || m.Epoch != p.epoch {
+		return errMovedOn
+	}
+	p.past.hidden.Store(&span{rg.Start, rg.End})
+	defer p.past.hidden.Store(nil)
+	p.log.SetRanges(asSealed(h.b.facts(t, m).Ranges, rg.Start, end))
+	sent := sentIndex{}
+	err = readOwn(p.log, rg.Start, end, sent)
+	p.log.SetRanges(h.b.facts(t, m).Ranges)
+	if err != nil {
+		return fmt.Errorf("read this store's own [%d, %d): %w", rg.Start, end, err)
+	}
+	ans := &reportAnswer{End: end, Proven: true}
+	return h.settleTail(ctx, p, rg, tail{ans: ans, parts: ans.sound(rg.Start), sent: sent, from: from})
+}
+
+// asSealed are ranges in which the one that begins at start is sealed at end.
+func asSealed(ranges []storage.Range, start, end uint64) []storage.Range {
+	out := slices.Clone(ranges)
+	for i := range out {
+		if out[i].Start == start {
+			out[i].Status, out[i].End, out[i].Away = storage.RangeSealed, end, false
+		}
+	}
+	return out
+}
+
+func readOwn(log *storage.Log, from, to uint64, sent sentIndex) error {
+	r := log.Reader(from)
+	defer r.Close()
+	for at := from; at < to; {
+		view, err := r.Next(pageBytes)
+		if err != nil {
+			return err
+		}
+		sent.addAll(view.Data)
+		at = view.End
+		view.Release()
+	}
+	return nil
+}
+
+// session names a producer's session.
+type session struct {
+	producer uint64
+	number   uint32
+}
+
+// sentBatch is a batch of a tail: Count sequences from sequence on at the offsets from base on.
+type sentBatch struct {
+	sequence, base uint64
+	count          uint32
+}
+
+// sentIndex is what a tail holds of each session, in the order of offsets and with that of sequences.
+type sentIndex map[session][]sentBatch
+
+func (x sentIndex) addAll(data batch.Batch) {
+	for ; len(data) > 0; data = data[data.Len():] {
+		if data.Control() {
+			continue
+		}
+		key := session{data.Producer(), data.Session()}
+		x[key] = append(x[key], sentBatch{data.Sequence(), data.Base(), uint32(data.Count())})
+	}
+}
+
+// repeats are the offsets of a tail whose sequences were stored again in a later epoch.
+type repeats struct {
+	sent  sentIndex
+	found state.Offsets
+}
+
+func (r *repeats) addAll(data batch.Batch) {
+	for ; len(data) > 0; data = data[data.Len():] {
+		if data.Control() {
+			continue
+		}
+		list := r.sent[session{data.Producer(), data.Session()}]
+		first, end := data.Sequence(), data.Sequence()+uint64(data.Count())
+		i, _ := slices.BinarySearchFunc(list, first, func(s sentBatch, seq uint64) int {
+			return cmp.Compare(s.sequence+uint64(s.count), seq+1) // the first that ends above seq
+		})
+		for ; i < len(list) && list[i].sequence < end; i++ {
+			s := list[i]
+			from, to := max(first, s.sequence), min(end, s.sequence+uint64(s.count))
+			if from < to {
+				r.found = append(r.found, state.OffsetRange{Start: s.base + from - s.sequence, End: s.base + to - s.sequence})
+			}
+		}
+	}
+}
+
+// offsets returns what was found, as a set.
+func (r *repeats) offsets() state.Offsets {
+	slices.SortFunc(r.found, func(a, b state.OffsetRange) int { return cmp.Compare(a.Start, b.Start) })
+	r.found = joined(r.found)
+	return r.found
+}
