@@ -164,7 +164,22 @@ func (f *fleet) start(i int) {
 	n := &node{Broker: b, stop: stop, done: make(chan error, 1)}
 	go func() { n.done <- b.Run(run) }()
 	f.nodes[i].node = n
-	f.t.Cleanup(n.close(f.t))
+	f.t.Cleanup(func() { n.abandon(f.t) })
+}
+
+// abandon ends a broker that nobody needs any more.
+func (n *node) abandon(t testing.TB) {
+	if n.done == nil {
+		return
+	}
+	n.stop()
+	if err := <-n.done; err != nil {
+		t.Errorf("run: %v", err)
+	}
+	if err := n.Abandon(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	n.done = nil
 }
 
 // stop stops member i in order.
@@ -179,12 +194,7 @@ func (f *fleet) kill(i int) {
 	f.t.Helper()
 	n := f.nodes[i]
 	n.wire.pull()
-	n.stop()
-	<-n.done
-	if err := n.Abandon(); err != nil {
-		f.t.Logf("kill n%d: %v", i+1, err)
-	}
-	n.done = nil
+	n.abandon(f.t)
 	n.wire.mend()
 }
 

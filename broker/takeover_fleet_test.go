@@ -1,0 +1,157 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+// orphaned returns the orphaned ranges of a partition.
+func orphaned(m *state.Partition) (out []state.Range) {
+	for _, r := range m.Ranges {
+		if r.Status == state.RangeOrphaned {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// ask sends one message, trying for at most ten seconds.
+func ask(t testing.TB, p *client.Producer) (client.Result, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return p.Send(ctx, client.Message{Payload: []byte("after")})
+}
+
+// The owner is killed: another broker takes its topics over within the time of
+// a lease and a moment. It opens at the ceiling, whatever it may know, and what
+// the lost disk may hold is ORPHANED, not lost and not passed in silence (R3, R15).
+func TestKilledOwnerIsReplaced(t *testing.T) {
+	for name, leads := range map[string]bool{"leader": true, "follower": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 3, nil)
+			topic, owner := ownedTopic(t, f, leads)
+			c := f.dial((owner + 1) % 3)
+			publish(t, c, topic, 0, 100)
+			p, err := c.Producer(t.Context(), topic, client.ProducerConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := f.nodes[owner].Partition(topic, 0)
+			began := time.Now()
+			f.kill(owner)
+			r, err := ask(t, p)
+			took := time.Since(began)
+			if err != nil || r.Offset < before.Ceiling {
+				t.Fatalf("the next message is at offset %d, %v; the ceiling was %d", r.Offset, err, before.Ceiling)
+			}
+			if took > 5*time.Second {
+				t.Errorf("writes went on after %v", took)
+			}
+			t.Logf("writes went on after %v", took)
+			heir := f.owner(topic, 0)
+			m := f.nodes[heir].Partition(topic, 0)
+			lost := orphaned(m)
+			if heir == owner || m.Epoch != before.Epoch+1 || len(lost) != 1 || lost[0].Start != 0 || lost[0].End != before.Ceiling || !lost[0].Tail {
+				t.Errorf("taken over by n%d: %+v", heir+1, m)
+			}
+			// The killed one comes back as a member, and not as the owner.
+			f.start(owner)
+			eventually(t, "the old owner to know", func() bool { return f.nodes[owner].OwnerOf(topic, 0) == fmt.Sprintf("n%d", heir+1) })
+			if f.nodes[owner].Serves(topic, 0) != 0 {
+				t.Error("the old owner serves")
+			}
+		})
+	}
+}
+
+// ownedTopic makes topics until the leader owns one, or until another broker does.
+func ownedTopic(t testing.TB, f *fleet, leads bool) (topic string, owner int) {
+	t.Helper()
+	c := f.dial(0)
+	for i := range 20 {
+		topic = fmt.Sprintf("topic-%d", i)
+		if _, err := c.Admin().TopicCreate(t.Context(), protocol.TopicCreate{Topic: topic}); err != nil {
+			t.Fatal(err)
+		}
+		if owner = f.owner(topic, 0); f.nodes[owner].Leads() == leads {
+			return topic, owner
+		}
+	}
+	t.Fatal("no such owner in twenty topics")
+	return "", 0
+}
+
+// A broker that was cut off gives up at its lease, and when it is back finds
+// itself declared lost: it registers again and goes on (R8).
+func TestLostBrokerRegistersAgain(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	topic, owner := ownedTopic(t, f, false)
+	n := f.nodes[owner]
+	run := n.Incarnation()
+	raw := rawDial(t, n.client)
+	ok := raw.open(topic)
+	n.wire.pull()
+	eventually(t, "the lease to run out", func() bool { return !n.Leased() })
+	raw.write(produceFrame(t, ok, 0))
+	if e := raw.refusal(); e.Code != protocol.CodeNotReady || !e.Code.Meaning().NotStored {
+		t.Errorf("without a lease: %v", e)
+	}
+	other := (owner + 1) % 3
+	eventually(t, "the takeover", func() bool {
+		m := f.nodes[other].Partition(topic, 0)
+		return m.State == state.Open && m.Epoch > ok.Epoch
+	})
+	n.wire.mend()
+	eventually(t, "another run of the store", func() bool { return n.Incarnation() > run && n.Leased() })
+	eventually(t, "the old epoch to be closed", func() bool { return n.Serves(topic, 0) == 0 })
+	raw.write(produceFrame(t, ok, 0))
+	if e := raw.refusal(); e.Code != protocol.CodeNotReady && e.Code != protocol.CodeMoved {
+		t.Errorf("under the old epoch: %v", e)
+	}
+	publish(t, f.dial(owner), "new", 0, 10)
+}
+
+// An owner that lost its partition and goes by no lease still writes only what
+// nobody mistakes for the new owner's: its offsets lie below the ceiling at
+// which that one opened, and are those of the orphaned range (R2, R3, R4).
+func TestZombieWithoutLeaseCheckTakesNoOffsetOfTheNextOwner(t *testing.T) {
+	f := newFleet(t, 3, func(c *broker.Config) { c.Peers.LeaseCheckOff = true })
+	topic, owner := ownedTopic(t, f, false)
+	n := f.nodes[owner]
+	raw := rawDial(t, n.client)
+	ok := raw.open(topic)
+	ceiling := n.Partition(topic, 0).Ceiling
+	n.wire.pull()
+	other := (owner + 1) % 3
+	eventually(t, "the takeover", func() bool {
+		m := f.nodes[other].Partition(topic, 0)
+		return m.State == state.Open && m.Epoch > ok.Epoch
+	})
+	raw.write(produceFrame(t, ok, 0))
+	var stored protocol.ProduceOK
+	if err := stored.Decode(raw.expect(protocol.TypeProduceOK).Header); err != nil || stored.Base >= ceiling {
+		t.Errorf("the zombie stored at %d, %v; the ceiling is %d", stored.Base, err, ceiling)
+	}
+	p, err := f.dial(other).Producer(t.Context(), topic, client.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := ask(t, p); err != nil || r.Offset < ceiling {
+		t.Errorf("the new owner stored at %d, %v; the ceiling is %d", r.Offset, err, ceiling)
+	}
+	n.wire.mend()
+	eventually(t, "the zombie to close", func() bool { return n.Serves(topic, 0) == 0 })
+	raw.write(produceFrame(t, ok, 1))
+	if e := raw.refusal(); !errors.Is(e, &protocol.Error{Code: protocol.CodeMoved}) && !errors.Is(e, &protocol.Error{Code: protocol.CodeNotReady}) {
+		t.Errorf("the zombie: %v", e)
+	}
+}
