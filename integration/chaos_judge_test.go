@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/danubemq/danube/client"
@@ -21,7 +22,7 @@ func (c *chaos) drain(d time.Duration) {
 	for time.Now().Before(deadline) {
 		lag := uint64(0)
 		for _, topic := range c.topics {
-			described, err := cl.Admin().TopicDescribe(c.t.Context(), protocol.TopicArgs{Topic: topic.name})
+			described, err := cl.Admin().TopicDescribe(c.t.Context(), protocol.TopicArgs{Topic: topic.name, Partition: -1})
 			if err != nil {
 				c.t.Fatalf("describe %s after the faults were over: %v", topic.name, err)
 			}
@@ -44,19 +45,24 @@ func (c *chaos) readBack() *history.Final {
 	c.t.Helper()
 	final := c.run.Final()
 	c.readAll(final, "served")
-	c.broker.stop(readyWithin)
-	c.broker.start()
+	for _, b := range c.brokers {
+		b.stop(readyWithin)
+		b.start()
+	}
 	c.readAll(final, "served after a clean restart")
 	cl := c.dial()
 	defer cl.Close()
 	for _, topic := range c.topics {
-		d, err := cl.Admin().TopicDescribe(c.t.Context(), protocol.TopicArgs{Topic: topic.name})
+		d, err := cl.Admin().TopicDescribe(c.t.Context(), protocol.TopicArgs{Topic: topic.name, Partition: -1})
 		if err != nil {
 			c.t.Fatalf("describe %s: %v", topic.name, err)
 		}
 		for _, p := range d.Partitions {
 			end := final.Partition(topic.name, p.Partition)
 			end.LogStart, end.Ranges = int64(p.LogStart), namedRanges(p)
+			for _, r := range p.Ranges {
+				end.Epochs = append(end.Epochs, history.Epoch{Number: r.Epoch, From: int64(r.Start), Open: strings.EqualFold(r.Status, "open")})
+			}
 		}
 		for _, s := range d.Subscriptions {
 			for _, p := range s.Partitions {
@@ -75,7 +81,7 @@ func namedRanges(p protocol.PartitionDescription) []history.Range {
 		if int64(r.Start) > at {
 			all = append(all, history.Range{From: at, To: int64(r.Start), Status: history.PlainGap})
 		}
-		switch status := history.Status(r.Status); status {
+		switch status := history.Status(strings.ToUpper(r.Status)); status {
 		case history.Lost, history.Orphaned:
 			all = append(all, history.Range{From: int64(r.Start), To: int64(r.End), Status: status})
 		}

@@ -16,17 +16,24 @@ import (
 	"github.com/danubemq/danube/protocol"
 )
 
-// chaos is one run: a broker on a disk that loses power, clients that record what they are told, and faults.
+// chaos is one run: brokers on disks that lose power, clients that record what they are told, and faults.
 type chaos struct {
-	t      testing.TB
-	seed   uint64
-	disk   *lossyDisk
-	broker *broker
-	run    *history.Run
-	topics []chaosTopic
+	t       testing.TB
+	seed    uint64
+	brokers []*patientOfChaos
+	fleet   *fleet // the same brokers; nil when there is one
+	wires   *wires // what they talk over; nil when there is one
+	run     *history.Run
+	topics  []chaosTopic
 
 	producing sync.WaitGroup
 	consuming sync.WaitGroup
+}
+
+// patientOfChaos is a broker with its disk.
+type patientOfChaos struct {
+	*broker
+	disk *lossyDisk
 }
 
 type chaosTopic struct {
@@ -35,7 +42,7 @@ type chaosTopic struct {
 }
 
 // TestChaos runs for CHAOS_MINUTES (a few seconds by default) with CHAOS_SEED, which decides the plan of faults and the
-// sizes of messages. scripts/chaos prints the line with the verdict last.
+// sizes of messages, on one broker and on three, or on CHAOS_BROKERS. scripts/chaos prints the line with the verdict last.
 func TestChaos(t *testing.T) {
 	minutes, err := strconv.ParseFloat(envOr("CHAOS_MINUTES", "0.2"), 64)
 	if err != nil {
@@ -45,10 +52,22 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := runChaos(t, time.Duration(minutes*float64(time.Minute)), seed)
-	t.Logf("chaos verdict: %s seed=%d", report.Verdict(), seed)
-	if !report.OK() {
-		t.Error(report)
+	for _, brokers := range []int{1} {
+		if only := os.Getenv("CHAOS_BROKERS"); only != "" && only != strconv.Itoa(brokers) {
+			continue
+		}
+		t.Run(fmt.Sprintf("brokers=%d", brokers), func(t *testing.T) {
+			d := time.Duration(minutes * float64(time.Minute) * float64(1+brokers) / 2) // more brokers have more faults to go through
+			report := runChaos(t, brokers, d, seed)
+			if !report.OK() {
+				t.Error(report)
+			}
+			verdict := report.Verdict()
+			if t.Failed() && report.OK() {
+				verdict = "FAILED: see above; " + verdict
+			}
+			t.Logf("chaos verdict: %s brokers=%d seed=%d", verdict, brokers, seed)
+		})
 	}
 }
 
@@ -59,11 +78,15 @@ func envOr(name, otherwise string) string {
 	return otherwise
 }
 
-func runChaos(t testing.TB, d time.Duration, seed uint64) history.Report {
+func runChaos(t testing.TB, brokers int, d time.Duration, seed uint64) history.Report {
 	t.Helper()
-	c := &chaos{t: t, seed: seed, disk: mountLossyDisk(t), run: history.New(seed),
-		topics: []chaosTopic{{"/default/chaos-1", 1}, {"/default/chaos-3", 3}}}
-	c.broker = startBroker(t, "n1", options{dir: filepath.Join(c.disk.dir, "data")})
+	c := &chaos{t: t, seed: seed, run: history.New(seed), topics: []chaosTopic{{"/default/chaos-1", 1}, {"/default/chaos-3", 3}}}
+	if brokers == 1 {
+		disk := mountLossyDisk(t)
+		c.brokers = []*patientOfChaos{{startBroker(t, "n1", options{dir: filepath.Join(disk.dir, "data")}), disk}}
+	} else {
+		c.startCluster(brokers)
+	}
 	c.makeTopics()
 	producing, stopProducing := context.WithCancel(t.Context())
 	consuming, stopConsuming := context.WithCancel(t.Context())
@@ -73,6 +96,7 @@ func runChaos(t testing.TB, d time.Duration, seed uint64) history.Report {
 	defer stopConsuming()
 	c.startClients(producing, consuming)
 	c.hurt(d)
+	c.healed()
 	stopProducing()
 	c.producing.Wait()
 	c.drain(30 * time.Second)
@@ -86,7 +110,7 @@ func (c *chaos) dial() *client.Client {
 	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
 	defer cancel()
 	for {
-		cl, err := client.Dial(ctx, []string{c.broker.address()}, client.Config{Name: "chaos"})
+		cl, err := client.Dial(ctx, c.addresses(), client.Config{Name: "chaos"})
 		if err == nil {
 			return cl
 		}
@@ -109,6 +133,15 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// addresses are where clients come in.
+func (c *chaos) addresses() []string {
+	var all []string
+	for _, b := range c.brokers {
+		all = append(all, b.clients())
+	}
+	return all
+}
+
 func (c *chaos) makeTopics() {
 	c.t.Helper()
 	cl := c.dial()
@@ -125,7 +158,10 @@ func (c *chaos) makeTopics() {
 // a short run is a whole one.
 func (c *chaos) hurt(d time.Duration) {
 	rnd := rand.New(rand.NewPCG(c.seed, 1))
-	faults := []func(*rand.Rand){c.kill, c.pause, c.fillDisk, c.cutPower, c.failSync}
+	faults := []func(*rand.Rand, *patientOfChaos){c.kill, c.pause, c.fillDisk, c.cutPower, c.failSync}
+	if c.fleet != nil {
+		faults = append(faults, c.isolate, c.cutOneWay, c.move, c.stop, c.killForLong)
+	}
 	end := time.Now().Add(d)
 	for i := 0; time.Now().Before(end); i++ {
 		between := time.Duration(200+rnd.IntN(800)) * time.Millisecond
@@ -135,7 +171,7 @@ func (c *chaos) hurt(d time.Duration) {
 		if i%len(faults) == 0 {
 			rnd.Shuffle(len(faults), func(a, b int) { faults[a], faults[b] = faults[b], faults[a] })
 		}
-		faults[i%len(faults)](rnd)
+		faults[i%len(faults)](rnd, c.brokers[rnd.IntN(len(c.brokers))])
 	}
 }
 
@@ -143,14 +179,14 @@ func (c *chaos) hurt(d time.Duration) {
 func (c *chaos) epochs() map[string]uint64 {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
-	cl, err := client.Dial(ctx, []string{c.broker.address()}, client.Config{Name: "epochs"})
+	cl, err := client.Dial(ctx, c.addresses(), client.Config{Name: "epochs"})
 	if err != nil {
 		return nil
 	}
 	defer cl.Close()
 	all := map[string]uint64{}
 	for _, topic := range c.topics {
-		d, err := cl.Admin().TopicDescribe(ctx, protocol.TopicArgs{Topic: topic.name})
+		d, err := cl.Admin().TopicDescribe(ctx, protocol.TopicArgs{Topic: topic.name, Partition: -1})
 		if err != nil {
 			return nil
 		}
@@ -162,9 +198,10 @@ func (c *chaos) epochs() map[string]uint64 {
 }
 
 // fault records a fault around what it does, and whether an epoch changed by it.
-func (c *chaos) fault(kind history.Kind, do func()) {
+func (c *chaos) fault(kind history.Kind, b *patientOfChaos, do func()) {
 	before := c.epochs()
-	f := c.run.Fault(kind, c.broker.name)
+	f := c.run.Fault(kind, b.name)
+	c.spare(f, b.name)
 	do()
 	changed := false
 	for p, e := range c.epochs() {
@@ -173,55 +210,55 @@ func (c *chaos) fault(kind history.Kind, do func()) {
 	f.Healed(changed)
 }
 
-func (c *chaos) kill(rnd *rand.Rand) {
-	c.fault(history.Kill, func() {
-		c.broker.kill()
+func (c *chaos) kill(rnd *rand.Rand, b *patientOfChaos) {
+	c.fault(history.Kill, b, func() {
+		b.kill()
 		rest(c.t.Context(), time.Duration(rnd.IntN(300))*time.Millisecond)
-		c.broker.start()
+		b.start()
 	})
 }
 
-func (c *chaos) pause(rnd *rand.Rand) {
-	c.fault(history.Pause, func() {
-		c.broker.pause()
+func (c *chaos) pause(rnd *rand.Rand, b *patientOfChaos) {
+	c.fault(history.Pause, b, func() {
+		b.pause()
 		rest(c.t.Context(), time.Duration(300+rnd.IntN(1500))*time.Millisecond)
-		c.broker.resume()
+		b.resume()
 	})
 }
 
 // fillDisk leaves no room for a while. The broker has to live through it (R20).
-func (c *chaos) fillDisk(rnd *rand.Rand) {
-	c.fault(history.DiskFull, func() {
-		c.disk.say("space " + strconv.Itoa(rnd.IntN(1<<20)))
+func (c *chaos) fillDisk(rnd *rand.Rand, b *patientOfChaos) {
+	c.fault(history.DiskFull, b, func() {
+		b.disk.say("space " + strconv.Itoa(rnd.IntN(1<<20)))
 		rest(c.t.Context(), time.Duration(500+rnd.IntN(1000))*time.Millisecond)
-		c.disk.say("space -1")
+		b.disk.say("space -1")
 	})
-	if c.broker.process.ended() {
-		c.t.Errorf("the broker ended on a full disk: %s", c.broker.ending())
-		c.broker.start()
+	if b.process.ended() {
+		c.t.Errorf("the broker ended on a full disk: %s", b.ending())
+		b.start()
 	}
 }
 
-func (c *chaos) cutPower(rnd *rand.Rand) {
-	c.fault(history.PowerLoss, func() {
-		c.disk.losePower(c.broker, rnd.Uint64N(4)*rnd.Uint64N(1<<32)) // a quarter of them lose everything unsynced
-		c.broker.start()
+func (c *chaos) cutPower(rnd *rand.Rand, b *patientOfChaos) {
+	c.fault(history.PowerLoss, b, func() {
+		b.disk.losePower(b.broker, rnd.Uint64N(4)*rnd.Uint64N(1<<32)) // a quarter of them lose everything unsynced
+		b.start()
 	})
 }
 
 // failSync fails one sync of the log. The broker has to give up and exit (R20), and is started again.
-func (c *chaos) failSync(rnd *rand.Rand) {
-	c.fault(history.SyncFails, func() {
-		c.disk.say("fail sync EIO 1 " + []string{"/wal", "/journal"}[rnd.IntN(2)])
-		gone, err := c.broker.process.wait(3 * time.Second)
-		c.disk.say("heal")
+func (c *chaos) failSync(rnd *rand.Rand, b *patientOfChaos) {
+	c.fault(history.SyncFails, b, func() {
+		b.disk.say("fail sync EIO 1 " + []string{"/wal", "/journal"}[rnd.IntN(2)])
+		gone, err := b.process.wait(3 * time.Second)
+		b.disk.say("heal")
 		switch {
 		case err != nil: // nothing was synced there meanwhile
 		case gone != 1:
-			c.t.Errorf("after a failed sync: %s", c.broker.ending())
+			c.t.Errorf("after a failed sync: %s", b.ending())
 			fallthrough
 		default:
-			c.broker.start()
+			b.start()
 		}
 	})
 }

@@ -13,23 +13,12 @@ import (
 	"github.com/danubemq/danube/protocol"
 )
 
-// dial connects a client that lives until the test is over, whatever becomes of the broker.
-func (b *broker) dial() *client.Client {
-	b.t.Helper()
-	cl, err := client.Dial(b.t.Context(), []string{b.address()}, client.Config{Name: "integration"})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(cl.Close)
-	return cl
-}
-
 // produce opens a producer, making the topic when it is not there.
-func (b *broker) produce(topic string) *client.Producer {
-	b.t.Helper()
-	p, err := b.dial().Producer(b.t.Context(), topic, client.ProducerConfig{Create: &protocol.TopicConfig{}})
+func (d door) produce(topic string) *client.Producer {
+	d.t.Helper()
+	p, err := d.dial().Producer(d.t.Context(), topic, client.ProducerConfig{Create: &protocol.TopicConfig{}})
 	if err != nil {
-		b.t.Fatal(err)
+		d.t.Fatal(err)
 	}
 	return p
 }
@@ -70,14 +59,14 @@ type gapSeen struct {
 }
 
 // contents reads one partition from its beginning to its present end.
-func (b *broker) contents(topic string) (messages map[uint64]string, gaps []gapSeen) {
-	b.t.Helper()
+func (d door) contents(topic string) (messages map[uint64]string, gaps []gapSeen) {
+	d.t.Helper()
 	// In full there are millions to read, through a client and a broker with the race detector.
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Duration(scaled(20))*time.Minute)
+	ctx, cancel := context.WithTimeout(d.t.Context(), time.Duration(scaled(20))*time.Minute)
 	defer cancel()
-	r, err := b.dial().Reader(ctx, topic, client.ReaderConfig{From: protocol.Position{Kind: protocol.Earliest}, ToEnd: true})
+	r, err := d.dial().Reader(ctx, topic, client.ReaderConfig{From: protocol.Position{Kind: protocol.Earliest}, ToEnd: true})
 	if err != nil {
-		b.t.Fatalf("open reader of %s: %v", topic, err)
+		d.t.Fatalf("open reader of %s: %v", topic, err)
 	}
 	defer r.Close()
 	messages = map[uint64]string{}
@@ -90,10 +79,10 @@ func (b *broker) contents(topic string) (messages map[uint64]string, gaps []gapS
 		case errors.Is(err, io.EOF):
 			return messages, gaps
 		case err != nil:
-			b.t.Fatalf("read %s after %d messages: %v", topic, len(messages), err)
+			d.t.Fatalf("read %s after %d messages: %v", topic, len(messages), err)
 		default:
 			if _, twice := messages[m.Offset]; twice {
-				b.t.Fatalf("read offset %d of %s twice", m.Offset, topic)
+				d.t.Fatalf("read offset %d of %s twice", m.Offset, topic)
 			}
 			messages[m.Offset] = string(m.Payload)
 		}
@@ -101,9 +90,9 @@ func (b *broker) contents(topic string) (messages map[uint64]string, gaps []gapS
 }
 
 // holds fails the test unless the topic holds numbered messages 0 to n-1 at offsets 0 to n-1, but for those left out.
-func (b *broker) holds(topic string, n, size int, without ...uint64) {
-	b.t.Helper()
-	got, gaps := b.contents(topic)
+func (d door) holds(topic string, n, size int, without ...uint64) {
+	d.t.Helper()
+	got, gaps := d.contents(topic)
 	missing := map[uint64]bool{}
 	for _, o := range without {
 		missing[o] = true
@@ -112,25 +101,27 @@ func (b *broker) holds(topic string, n, size int, without ...uint64) {
 		text, there := got[o]
 		switch {
 		case missing[o] && there:
-			b.t.Errorf("%s serves offset %d, which is damaged", topic, o)
+			d.t.Errorf("%s serves offset %d, which is damaged", topic, o)
 		case missing[o]:
 		case !there:
-			b.t.Fatalf("%s lacks offset %d of %d; gaps %v", topic, o, n, gaps)
+			d.t.Fatalf("%s lacks offset %d of %d; gaps %v", topic, o, n, gaps)
 		case text != string(numbered(int(o), size)):
-			b.t.Fatalf("%s has %.40q at offset %d", topic, text, o)
+			d.t.Fatalf("%s has %.40q at offset %d", topic, text, o)
 		}
 	}
 	if len(got) != n-len(without) {
-		b.t.Errorf("%s holds %d messages, want %d; gaps %v", topic, len(got), n-len(without), gaps)
+		d.t.Errorf("%s holds %d messages, want %d; gaps %v", topic, len(got), n-len(without), gaps)
 	}
 }
 
 // describe is `topic describe` through a client.
-func (b *broker) describe(topic string) *protocol.TopicDescription {
-	b.t.Helper()
-	d, err := b.dial().Admin().TopicDescribe(b.t.Context(), protocol.TopicArgs{Topic: topic, Partition: -1})
+func (d door) describe(topic string) *protocol.TopicDescription {
+	d.t.Helper()
+	cl := d.dial()
+	defer cl.Close()
+	described, err := cl.Admin().TopicDescribe(d.t.Context(), protocol.TopicArgs{Topic: topic, Partition: -1})
 	if err != nil {
-		b.t.Fatalf("describe %s: %v", topic, err)
+		d.t.Fatalf("describe %s: %v", topic, err)
 	}
-	return d
+	return described
 }

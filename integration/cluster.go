@@ -28,11 +28,18 @@ type options struct {
 	dir     string   // data directory, "" is a new temporary one
 	args    []string // further flags
 	env     []string // further NAME=value
+
+	join   bool     // `danube join` instead of standalone
+	seeds  []string // host[:port] of other brokers
+	expect int      // brokers that form the first quorum, 0 says nothing
+	host   string   // address with the default ports; "" is 127.0.0.1 with free ones
+	wires  *wires   // network in which the brokers of a fleet live; nil is this one
+	space  string   // namespace of the broker in it
 }
 
 // broker is one broker process, which may be killed and started again on the same ports and the same data.
 type broker struct {
-	t       testing.TB
+	door
 	name    string
 	program string
 	dir     string
@@ -57,7 +64,8 @@ func startBroker(t testing.TB, name string, o options) *broker {
 // newBroker prepares a broker and starts nothing.
 func newBroker(t testing.TB, name string, o options) *broker {
 	t.Helper()
-	b := &broker{t: t, name: name, program: o.program, dir: o.dir, host: "127.0.0.1", options: o, log: openLog(t, name)}
+	b := &broker{name: name, program: o.program, dir: o.dir, host: o.host, options: o, log: openLog(t, name)}
+	b.door = door{t, func() []string { return []string{b.clients()} }}
 	if b.program == "" {
 		kind := raced()
 		if o.build != nil {
@@ -68,29 +76,41 @@ func newBroker(t testing.TB, name string, o options) *broker {
 	if b.dir == "" {
 		b.dir = filepath.Join(t.TempDir(), "data")
 	}
-	b.client, b.http = freePort(t), freePort(t)
-	return b
-}
-
-// startBrokers starts n brokers, n1 to nN, one after another.
-func startBrokers(t testing.TB, n int, o options) []*broker {
-	t.Helper()
-	var all []*broker
-	for i := range n {
-		all = append(all, startBroker(t, fmt.Sprintf("n%d", i+1), o))
+	if b.host == "" {
+		b.host, b.client, b.http = "127.0.0.1", freePort(t), freePort(t)
 	}
-	return all
+	return b
 }
 
 // launch starts the process and does not wait for it.
 func (b *broker) launch() *process {
 	b.t.Helper()
-	args := append([]string{"standalone", "--data-dir", b.dir, "--host", b.host,
-		"--client-port", strconv.Itoa(b.client), "--http-port", strconv.Itoa(b.http)}, b.options.args...)
-	cmd := exec.Command(b.program, args...)
+	line := append([]string{b.program}, b.arguments()...)
+	if space := b.options.space; space != "" {
+		line = append([]string{"ip", "netns", "exec", space}, line...) // becomes the program, under the same id
+	}
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = b.environ()
 	b.process = spawn(b.t, b.name, cmd, b.log)
 	return b.process
+}
+
+// arguments are what the program is started with.
+func (b *broker) arguments() []string {
+	o := &b.options
+	args := []string{"standalone"}
+	if o.join {
+		args = append([]string{"join"}, o.seeds...)
+		args = append(args, "--name", b.name)
+		if o.expect > 0 {
+			args = append(args, "--expect", strconv.Itoa(o.expect))
+		}
+	}
+	args = append(args, "--data-dir", b.dir, "--host", b.host)
+	if b.client > 0 {
+		args = append(args, "--client-port", strconv.Itoa(b.client), "--http-port", strconv.Itoa(b.http))
+	}
+	return append(args, o.args...)
 }
 
 // environ is the environment of the broker and of its commands. A race build would wait a second at its exit for late
@@ -110,7 +130,13 @@ func (b *broker) start() {
 // tryStart is start for a broker that may refuse: the error says that it ended or was not ready in time.
 func (b *broker) tryStart(d time.Duration) error {
 	b.t.Helper()
-	line, err := b.launch().line("ready ", d)
+	b.launch()
+	return b.await(d)
+}
+
+// await waits for the ready line of a broker that was launched.
+func (b *broker) await(d time.Duration) error {
+	line, err := b.process.line("ready ", d)
 	if err != nil {
 		return err
 	}
@@ -207,5 +233,23 @@ func eventually(t testing.TB, d time.Duration, what string, holds func() bool) {
 		case <-deadline.C:
 			t.Fatalf("waited %v in vain: %s", d, what)
 		}
+	}
+}
+
+// nothingMissing polls until missing says nothing, and fails the test with what it said last after d.
+func nothingMissing(t testing.TB, d time.Duration, missing func() string) {
+	t.Helper()
+	what := ""
+	deadline := time.Now().Add(d)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if what = missing(); what == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain: %s", d, what)
+		}
+		<-tick.C
 	}
 }

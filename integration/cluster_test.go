@@ -141,7 +141,7 @@ func TestStopSeesTheExitCode(t *testing.T) {
 }
 
 func TestCommandsReachTheirBroker(t *testing.T) {
-	brokers := startBrokers(t, 2, fake(t, "plain"))
+	brokers := []*broker{startBroker(t, "n1", fake(t, "plain")), startBroker(t, "n2", fake(t, "plain"))}
 	for _, b := range brokers {
 		got := parse[map[string]string](t, b.must(nil, "describe", "/default/t", "-o", "json"))
 		if got["topic"] != "/default/t" || got["broker"] != b.address() {

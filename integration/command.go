@@ -43,10 +43,14 @@ func (b *broker) run(input io.Reader, args ...string) result {
 
 // clients is the address that commands are pointed at, also while the broker is down.
 func (b *broker) clients() string {
-	if a := b.address(); a != "" {
+	switch a := b.address(); {
+	case a != "":
 		return a
+	case b.options.join:
+		return b.host + ":6650"
+	default:
+		return "127.0.0.1:1" // nothing listens there
 	}
-	return "127.0.0.1:1" // nothing listens there
 }
 
 // must is run for a command that has to succeed.

@@ -117,7 +117,7 @@ func TestFaultsKillAtEveryStep(t *testing.T) {
 	l := newLedger()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	sending := l.load(ctx, t, b, "kept", "a")
+	sending := l.load(ctx, t, b.door, "kept", "a")
 	trimmed := 0
 	for _, step := range namedSteps(t) {
 		for range scaled(40) {

@@ -25,7 +25,7 @@ func TestPowerLossKeepsEveryAck(t *testing.T) {
 	var loads []*sync.WaitGroup
 	for _, topic := range topics {
 		ledgers[topic] = newLedger()
-		loads = append(loads, ledgers[topic].load(ctx, t, b, topic, topic))
+		loads = append(loads, ledgers[topic].load(ctx, t, b.door, topic, topic))
 	}
 	for i := range max(scaled(60), 5) {
 		l := ledgers[topics[i%3]]

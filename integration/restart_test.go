@@ -92,8 +92,8 @@ func (l *ledger) check(t testing.TB, got map[uint64]string, gaps []gapSeen) {
 }
 
 // load sends up to twenty thousand messages a second until its context ends; what they were told stands in the ledger.
-func (l *ledger) load(ctx context.Context, t testing.TB, b *broker, topic, tag string) *sync.WaitGroup {
-	p := b.produce(topic)
+func (l *ledger) load(ctx context.Context, t testing.TB, d door, topic, tag string) *sync.WaitGroup {
+	p := d.produce(topic)
 	var wg sync.WaitGroup
 	wg.Go(func() { // returns when ctx ends
 		for i := 0; ctx.Err() == nil; i++ {
@@ -125,7 +125,7 @@ func TestRestartKeepsEveryAck(t *testing.T) {
 	l := newLedger()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	first, second := l.load(ctx, t, b, "kept", "a"), l.load(ctx, t, b, "kept", "b")
+	first, second := l.load(ctx, t, b.door, "kept", "a"), l.load(ctx, t, b.door, "kept", "b")
 	for i := range kills {
 		want := l.count() + 1 + rnd.IntN(3000)
 		eventually(t, readyWithin, fmt.Sprintf("acknowledgements after kill %d", i), func() bool { return l.count() >= want })
@@ -154,7 +154,7 @@ func TestRestartStopUnderLoad(t *testing.T) {
 	defer cancel()
 	var loads []*sync.WaitGroup
 	for i := range 4 {
-		loads = append(loads, l.load(ctx, t, b, "stopped", fmt.Sprint(i)))
+		loads = append(loads, l.load(ctx, t, b.door, "stopped", fmt.Sprint(i)))
 	}
 	for range max(scaled(20), 2) {
 		want := l.count() + 2000

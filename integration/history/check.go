@@ -91,6 +91,8 @@ func (r *Run) Check(final *Final) Report {
 	c.judgeRealTime()
 	c.judgeConsumers()
 	c.judgeCursors()
+	c.judgeEpochs()
+	c.judgeSpared()
 	c.judgeBites()
 	return c.report
 }

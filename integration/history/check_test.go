@@ -363,7 +363,7 @@ func faultPlays() map[string]play {
 
 func TestCheckNamesExactlyWhatIsBroken(t *testing.T) {
 	all := goodPlays()
-	for _, more := range []map[string]play{lostPlays(), valuePlays(), readerPlays(), subscriptionPlays(), foreignPlays(), cursorPlays(), faultPlays()} {
+	for _, more := range []map[string]play{lostPlays(), valuePlays(), readerPlays(), subscriptionPlays(), foreignPlays(), cursorPlays(), faultPlays(), ownerPlays()} {
 		maps.Copy(all, more)
 	}
 	for name, test := range all {

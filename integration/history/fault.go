@@ -19,6 +19,9 @@ const (
 	DiskDamaged Kind = "disk damaged" // bytes that were synced have changed
 	DiskGone    Kind = "disk gone"    // a whole data directory is lost
 	WarmGone    Kind = "warm gone"    // the write buffer lost its contents
+	CutOff      Kind = "cut off"      // nothing passes between a broker and the others, one way or both
+	Moved       Kind = "moved"        // no fault: partitions were moved to the broker
+	Stopped     Kind = "stopped"      // no fault: the broker was asked to stop
 )
 
 // Level is what an acknowledgement of a partition promised to survive.
@@ -39,6 +42,7 @@ type Fault struct {
 	broker       string
 	begin, end   time.Duration
 	epochChanged bool
+	spared       []uint32 // partitions that have nothing to do with it
 }
 
 // Fault notes that a fault of a broker begins now.
@@ -55,6 +59,14 @@ func (f *Fault) Healed(epochChanged bool) {
 	f.run.mu.Lock()
 	defer f.run.mu.Unlock()
 	f.end, f.epochChanged = f.run.clock(), epochChanged
+}
+
+// Spared notes a partition that the fault should leave moving, because another broker owns it.
+func (f *Fault) Spared(topic string, partition int) {
+	part := f.run.part(topic, partition)
+	f.run.mu.Lock()
+	defer f.run.mu.Unlock()
+	f.spared = append(f.spared, part)
 }
 
 // mayLose says whether a loss that is declared is one that the level of the partition allows after these faults.

@@ -27,6 +27,13 @@ type Final struct {
 // Final begins the read-backs of a run.
 func (r *Run) Final() *Final { return &Final{run: r, parts: map[uint32]*Partition{}} }
 
+// Epoch is a range that one ownership wrote.
+type Epoch struct {
+	Number uint64
+	From   int64
+	Open   bool
+}
+
 // Partition is the end state of one partition.
 type Partition struct {
 	// Level is the lowest level in force during the run.
@@ -35,6 +42,8 @@ type Partition struct {
 	LogStart int64
 	// Ranges are the gaps and lost ranges that the metadata names, in order.
 	Ranges []Range
+	// Epochs are the ranges that epochs wrote, as the metadata has them, by offset.
+	Epochs []Epoch
 	// ClockBroken says that the run broke the clock that the lease of a `local` partition relies on (I6).
 	ClockBroken bool
 
