@@ -57,6 +57,17 @@ func (b *Broker) Move(ctx context.Context, topic string, n int, to string) error
 	return fmt.Errorf("no broker %s", to)
 }
 
+// RemoveStore ends the membership of a broker's store, whatever becomes of what only it holds.
+func (b *Broker) RemoveStore(ctx context.Context, name string) error {
+	for s := range b.meta.View().Stores() {
+		if s.Broker == name {
+			_, err := b.propose(ctx, &state.RemoveStore{Store: s.ID, Lose: true})
+			return err
+		}
+	}
+	return fmt.Errorf("no broker %s", name)
+}
+
 // Leads says whether this broker leads the cluster.
 func (b *Broker) Leads() bool {
 	_, leads := b.meta.Leading()

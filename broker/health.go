@@ -54,6 +54,11 @@ func (b *Broker) diskWarning() string {
 func (b *Broker) notReady() string {
 	switch {
 	case !b.ready.Load():
+		if c := b.peersOpen.Load(); c != nil {
+			if phase := c.Status().Phase; phase != "" {
+				return "starting: " + phase
+			}
+		}
 		return "starting: logs are being recovered"
 	case b.meta == nil || !b.meta.Ready():
 		return "no leader is known, or no commit was seen yet"

@@ -25,7 +25,8 @@ type membership struct {
 	cluster    *cluster.Cluster
 	controller *cluster.Controller
 	formation  cluster.Formation
-	metaOpen   atomic.Bool // meta is there for requests of other brokers
+	peersOpen  atomic.Pointer[cluster.Cluster] // cluster, for those who ask during the start
+	metaOpen   atomic.Bool                     // meta is there for requests of other brokers
 	owner      atomic.Pointer[state.Owner]
 	load       loadMeter
 }
@@ -81,6 +82,8 @@ func (b *Broker) openCluster(ctx context.Context, peers net.Listener) error {
 		return err
 	}
 	b.handlePeers()
+	b.cluster.Handle(opStanding, b.serveStanding)
+	b.peersOpen.Store(b.cluster)
 	b.formation, err = b.cluster.Form(ctx)
 	return err
 }
@@ -142,11 +145,69 @@ func (b *Broker) openMeta(ctx context.Context) error {
 		return err
 	}
 	b.metaOpen.Store(true)
-	if err := b.meta.WaitReady(ctx); err != nil {
+	if err := b.awaitLeader(ctx); err != nil {
 		return err
 	}
 	// What is read first is read behind a barrier in the leader's term (R6).
 	return b.meta.Barrier(ctx)
+}
+
+// standingEvery is how often a broker that waits for a leader asks others whether it is still of the cluster.
+const standingEvery = 2 * time.Second
+
+// awaitLeader waits for a leader of the metadata. A broker that was removed from
+// the cluster never hears of one: the others say so.
+func (b *Broker) awaitLeader(ctx context.Context) error {
+	for {
+		while, cancel := context.WithTimeout(ctx, standingEvery)
+		err := b.meta.WaitReady(while)
+		over := while.Err() != nil
+		cancel()
+		if err == nil || ctx.Err() != nil || !over {
+			return err
+		}
+		if err := b.removed(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// opStanding asks a broker what the metadata say of the asking one.
+const opStanding = "standing"
+
+type standingAnswer struct {
+	Removed bool `msgpack:"r"`
+}
+
+// serveStanding says whether the store that asks was removed from the cluster.
+func (b *Broker) serveStanding(_ context.Context, from state.StoreID, _ []byte) ([]byte, error) {
+	if b.owner.Load() == nil {
+		return nil, protocol.Errorf(protocol.CodeNotReady, "the broker is starting")
+	}
+	s := b.meta.View().Store(from)
+	return protocol.EncodeBody(&standingAnswer{Removed: s != nil && s.Status == state.StoreRemoved})
+}
+
+// removed is an error if another broker says that this store was removed from the cluster.
+func (b *Broker) removed(ctx context.Context) error {
+	self := state.StoreID(b.store.ID())
+	for _, m := range b.cluster.Members() {
+		if m.Store == self || m.State == cluster.Dead {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		body, err := b.cluster.Call(ctx, m.Store, opStanding, nil)
+		cancel()
+		var a standingAnswer
+		if err == nil && protocol.DecodeBody(body, &a) == nil && a.Removed {
+			return b.removedError(self)
+		}
+	}
+	return nil
+}
+
+func (b *Broker) removedError(self state.StoreID) error {
+	return fmt.Errorf("store %s, of this data directory, was removed from the cluster: to join again start with an empty data directory", self)
 }
 
 // peerAddress is where a store's peer port is by the newest that gossip says.

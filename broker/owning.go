@@ -85,7 +85,7 @@ func (b *Broker) compare(ctx context.Context, view *state.View, all bool) {
 	switch s := view.Store(self.Store); {
 	case s == nil:
 	case s.Status == state.StoreRemoved:
-		b.expel(fmt.Errorf("store %s, this broker's, was removed from the cluster", self.Store))
+		b.expel(b.removedError(self.Store))
 		return
 	case s.Incarnation > self.Incarnation:
 		b.expel(fmt.Errorf("run %d of store %s is over: run %d has registered, from another copy of this data directory", self.Incarnation, self.Store, s.Incarnation))
