@@ -33,6 +33,7 @@ func house() map[string]room {
 		disk    = "storage/disk"
 		segment = "storage/segment"
 		wal     = "storage/wal"
+		session = "storage/sessions"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -44,18 +45,19 @@ func house() map[string]room {
 		segment:                {level: 1, may: []string{batch, disk}},
 		"client":               {level: 1, may: []string{"protocol", batch, walk}},
 		"broker/dispatch":      {level: 1, pure: true},
-		wal:                    {level: 2, may: []string{segment, batch, disk}},
+		session:                {level: 2, may: []string{segment, batch}, pure: true},
+		wal:                    {level: 3, may: []string{session, segment, batch, disk}},
 		"storage/warm":         {level: 2, may: []string{batch}},
 		"storage/cold":         {level: 2, may: []string{segment, batch, disk}},
 		"storage/cold/drivers": {level: 3, may: []string{"storage/cold"}},
-		"storage":              {level: 3, may: []string{wal, "storage/warm", "storage/cold", segment, batch, disk}},
+		"storage":              {level: 4, may: []string{wal, session, "storage/warm", "storage/cold", segment, batch, disk}},
 		"cluster":              {level: 2, may: []string{"meta", state, walk}},
-		"broker":               {level: 4, may: []string{"broker/dispatch", "storage", wal, segment, disk, "cluster", "meta", state, "protocol", batch, walk}, tests: []string{"client"}},
+		"broker":               {level: 5, may: []string{"broker/dispatch", "storage", wal, segment, disk, "cluster", "meta", state, "protocol", batch, walk}, tests: []string{"client"}},
 		"cmd/danube/settings":  {level: 4},
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
-		"cmd/danube":           {level: 5, may: []string{"cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
-		"integration":          {level: 5, may: []string{"broker", "client", "integration/history", "protocol", batch}},
+		"cmd/danube":           {level: 6, may: []string{"cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
+		"integration":          {level: 6, may: []string{"broker", "client", "integration/history", "protocol", batch}},
 		"integration/history":  {level: 0},
 		"integration/planted":  {level: 0},
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/sessions"
 	"github.com/danubemq/danube/storage/wal"
 )
 
@@ -26,7 +27,7 @@ type (
 	// Trimmed says that an offset lies below the start of the log.
 	Trimmed = wal.Trimmed
 	// SequenceError says which sequence a session stores next.
-	SequenceError = wal.SequenceError
+	SequenceError = sessions.SequenceError
 )
 
 // The classes of R10.
@@ -42,7 +43,7 @@ var (
 	ErrNotOpen  = wal.ErrNotOpen
 	ErrCeiling  = wal.ErrCeiling
 	ErrFull     = wal.ErrFull
-	ErrOverlap  = wal.ErrOverlap
+	ErrOverlap  = sessions.ErrOverlap
 	ErrPoisoned = wal.ErrPoisoned
 	ErrClosed   = wal.ErrClosed
 	ErrEnd      = wal.ErrEnd

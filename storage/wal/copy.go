@@ -11,6 +11,7 @@ import (
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/segment"
+	"github.com/danubemq/danube/storage/sessions"
 )
 
 // copySuffix ends the name of a copied segment that is not whole yet.
@@ -30,7 +31,7 @@ type Copy struct {
 	id    ID
 	topic string
 	have  []Span // in the order of offsets, then of epochs
-	table producers
+	table sessions.Table
 	named []copied // the files of the partition, sorted as their names
 	now   *copying // nil between two files
 }
@@ -233,7 +234,7 @@ func (c *Copy) write(run batch.Batch) error {
 	f.size += int64(len(run))
 	for ; len(run) > 0; run = run[run.Len():] {
 		f.summary.Add(run)
-		c.table.record(run)
+		c.table.Record(run)
 	}
 	return nil
 }
@@ -269,7 +270,7 @@ func (c *Copy) seal() error {
 	if footer.Batches == 0 {
 		return c.abandon()
 	}
-	if _, err := f.handle.WriteAt(footer.Append(nil, c.table.table(f.end)), f.size); err != nil {
+	if _, err := f.handle.WriteAt(footer.Append(nil, c.table.Stored(f.end)), f.size); err != nil {
 		if isNoSpace(err) {
 			err = errors.Join(err, f.handle.Truncate(f.size))
 		}

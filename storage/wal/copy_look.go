@@ -10,6 +10,7 @@ import (
 
 	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/segment"
+	"github.com/danubemq/danube/storage/sessions"
 )
 
 // takeOver finishes the files that an interrupted copy has left, as far as their
@@ -69,7 +70,7 @@ func (c *Copy) resume(name string, me copied) error {
 			break // what follows is copied again
 		}
 		f.summary.Add(x.Batch)
-		c.table.record(x.Batch)
+		c.table.Record(x.Batch)
 		f.end = x.Batch.End()
 	}
 	f.size = f.summary.Facts().DataEnd
@@ -165,7 +166,7 @@ func (c *Copy) holds(name string, me copied) (uint64, error) {
 // tableBefore is the producer table as the file in front of one left it: each
 // footer holds the whole table up to its place. Where none can be read it is
 // empty, and what the owner hands over (R17) takes its place.
-func (c *Copy) tableBefore(me copied) producers {
+func (c *Copy) tableBefore(me copied) sessions.Table {
 	var before copied
 	found := false
 	for _, x := range c.named {
@@ -173,7 +174,7 @@ func (c *Copy) tableBefore(me copied) producers {
 			before, found = x, true
 		}
 	}
-	var p producers
+	var p sessions.Table
 	if !found {
 		return p
 	}
@@ -188,7 +189,7 @@ func (c *Copy) tableBefore(me copied) producers {
 	}
 	if footer, err := segment.ReadFooter(h, total); err == nil {
 		if table, err := footer.Producers(); err == nil {
-			p.load(table)
+			p.Load(table)
 		}
 	}
 	return p

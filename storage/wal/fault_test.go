@@ -11,6 +11,7 @@ import (
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/sessions"
 )
 
 // bench is a tier with one open log and a sender, over a disk that can fail.
@@ -327,7 +328,7 @@ func TestSequences(t *testing.T) {
 	r := newRig(t, nil)
 	wantSeq := func(err error, known bool, expected uint64) {
 		t.Helper()
-		e, ok := errors.AsType[*SequenceError](err)
+		e, ok := errors.AsType[*sessions.SequenceError](err)
 		if !ok || e.Known != known || e.Expected != expected {
 			t.Fatalf("got %v, want sequence error, known %v, expected %d", err, known, expected)
 		}
@@ -354,10 +355,10 @@ func TestSequences(t *testing.T) {
 	}
 	other := sender{producer: 5, session: 1, next: 2}
 	_, err = r.log.Append(other.batch(t, 3, 20)) // 2 to 4: lies across two
-	wantErr(t, err, ErrOverlap)
+	wantErr(t, err, sessions.ErrOverlap)
 	other.next = 3
 	_, err = r.log.Append(other.batch(t, 2, 21)) // 3 to 4 with other bytes
-	wantErr(t, err, ErrOverlap)
+	wantErr(t, err, sessions.ErrOverlap)
 	stranger := sender{producer: 6, session: 1}
 	_, err = r.log.Append(stranger.batch(t, 1, 20))
 	wantSeq(err, false, 0)

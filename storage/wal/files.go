@@ -175,7 +175,7 @@ func (t *Tier) seal(f *file) error {
 	footer := f.summary.Footer()
 	f.mu.Unlock()
 	f.log.mu.Lock()
-	table := f.log.producers.table(footer.End)
+	table := f.log.producers.Stored(footer.End)
 	size := f.size
 	f.log.mu.Unlock()
 	tail := footer.Append(nil, table)

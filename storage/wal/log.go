@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/sessions"
 )
 
 // ID names a partition.
@@ -50,7 +51,7 @@ type Log struct {
 	door      door
 	ends      ends
 	tail      tail
-	producers producers
+	producers sessions.Table
 	files     files
 	extents   extents
 	queued    bool // the commit loop knows that something is pending
@@ -137,7 +138,7 @@ func (l *Log) OpenSession(producer uint64, number uint32, lowest uint64) (last u
 		return 0, false, err
 	}
 	now := max(l.tier.config.Now().UnixMilli(), l.ends.lastTime)
-	last, known = l.producers.open(session{producer, number}, lowest, now)
+	last, known = l.producers.Open(sessions.Key{Producer: producer, Number: number}, lowest, now)
 	return last, known, nil
 }
 
@@ -185,14 +186,14 @@ func (l *Log) append(b batch.Batch) (Pending, error) {
 	if err := l.admits(); err != nil {
 		return Pending{}, err
 	}
-	known, err := l.producers.check(b)
+	known, err := l.producers.Check(b)
 	if err != nil {
 		return Pending{}, err
 	}
 	if known != nil {
 		return Pending{
-			log: l, Base: known.offset, AppendTime: known.time, Duplicate: true,
-			end: known.offset + uint64(known.count), cut: len(l.cuts),
+			log: l, Base: known.Base, AppendTime: known.AppendTime, Duplicate: true,
+			end: known.Base + uint64(known.Count), cut: len(l.cuts),
 		}, nil
 	}
 	count := uint64(b.Count())
@@ -202,7 +203,7 @@ func (l *Log) append(b batch.Batch) (Pending, error) {
 	now := max(l.tier.config.Now().UnixMilli(), l.ends.lastTime) // never backwards (R13)
 	stamped := l.tail.add(l.tier.memory, b, l.ends.next)
 	stamped.Stamp(batch.Stamp{Base: l.ends.next, Epoch: l.door.epoch, AppendTime: now, Synced: l.ends.synced})
-	l.producers.record(stamped)
+	l.producers.Record(stamped)
 	p := Pending{log: l, Base: l.ends.next, AppendTime: now, end: l.ends.next + count, cut: len(l.cuts)}
 	l.ends.next = p.end
 	l.ends.lastTime = now

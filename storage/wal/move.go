@@ -10,6 +10,7 @@ import (
 
 	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/segment"
+	"github.com/danubemq/danube/storage/sessions"
 )
 
 // ErrSessions says that a producer table that was handed over is damaged, or
@@ -62,9 +63,7 @@ func (l *Log) Sessions() ([]byte, error) {
 	if !l.door.paused && !l.door.closed || l.tail.pending > 0 {
 		return nil, errors.New("export producers: the log is open for writing")
 	}
-	end := l.ends.next
-	f := segment.Footer{Facts: segment.Facts{First: end, End: end}}
-	return f.Append(nil, l.producers.table(end)), nil
+	return l.producers.Encode(l.ends.next), nil
 }
 
 // ImportSessions takes over what [Log.Sessions] of the owner before returned,
@@ -72,11 +71,7 @@ func (l *Log) Sessions() ([]byte, error) {
 // durable when it returns nil: it lies in the footer of a segment without
 // messages behind the last epoch. Doing it again does it once.
 func (l *Log) ImportSessions(b []byte) error {
-	footer, err := segment.ReadFooter(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrSessions, err)
-	}
-	table, err := footer.Producers()
+	table, of, err := sessions.Decode(b)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSessions, err)
 	}
@@ -90,8 +85,8 @@ func (l *Log) ImportSessions(b []byte) error {
 		return ErrClosed
 	case l.door.open:
 		return errors.New("import producers: the log is open for writing")
-	case footer.End != end:
-		return fmt.Errorf("%w: it is of end %d, the log ends at %d", ErrSessions, footer.End, end)
+	case of != end:
+		return fmt.Errorf("%w: it is of end %d, the log ends at %d", ErrSessions, of, end)
 	case table.Len() > 0 && len(l.extents) == 0:
 		return fmt.Errorf("%w: the log never had an epoch", ErrSessions)
 	}
@@ -102,8 +97,8 @@ func (l *Log) ImportSessions(b []byte) error {
 		}
 		l.files.insert(f)
 	}
-	l.producers = producers{}
-	l.ends.lastTime = max(l.ends.lastTime, l.producers.load(table))
+	l.producers = sessions.Table{}
+	l.ends.lastTime = max(l.ends.lastTime, l.producers.Load(table))
 	return nil
 }
 
@@ -112,11 +107,7 @@ func (l *Log) ImportSessions(b []byte) error {
 // is durable when it returns nil, with the file that was being written, which is
 // closed for it. Doing it again does it once.
 func (l *Log) MergeSessions(b []byte) error {
-	footer, err := segment.ReadFooter(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrSessions, err)
-	}
-	table, err := footer.Producers()
+	table, _, err := sessions.Decode(b)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSessions, err)
 	}
@@ -130,7 +121,7 @@ func (l *Log) MergeSessions(b []byte) error {
 	case !l.door.paused || l.tail.pending > 0:
 		err = errors.New("merge producers: the log is not paused")
 	default:
-		l.producers.merge(table)
+		l.producers.Merge(table)
 		l.unmarked = false // nobody writes behind the last batch of the file meanwhile
 	}
 	l.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/segment"
+	"github.com/danubemq/danube/storage/sessions"
 )
 
 // Opening is what the metadata says of a partition.
@@ -149,7 +150,7 @@ type recovery struct {
 	log       *Log
 	opening   Opening
 	found     Found
-	producers producers
+	producers sessions.Table
 	time      int64
 }
 
@@ -262,8 +263,8 @@ func (r *recovery) adopt(f *file, footer *segment.Footer) {
 
 // remember takes the producer table of a footer, which holds all of those before.
 func (r *recovery) remember(table *segment.Producers) {
-	r.producers = producers{}
-	r.time = max(r.time, r.producers.load(table))
+	r.producers = sessions.Table{}
+	r.time = max(r.time, r.producers.Load(table))
 }
 
 func (r *recovery) readFooter(f *file) (*segment.Footer, error) {
@@ -298,7 +299,7 @@ func (r *recovery) full(f *file, tail bool) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := f.scan(h, total, func(b batch.Batch) { r.producers.record(b) })
+	s, err := f.scan(h, total, func(b batch.Batch) { r.producers.Record(b) })
 	if err != nil {
 		if _, foreign := errors.AsType[*ForeignError](err); foreign {
 			f.known, f.size, f.end = true, 0, f.base
@@ -394,7 +395,7 @@ func (r *recovery) writeHint(f *file, s *scanned) {
 		return
 	}
 	t := r.log.tier
-	if err := segment.WriteHint(t.config.FS, f.handle.name, s.footer, r.producers.table(s.end)); err != nil {
+	if err := segment.WriteHint(t.config.FS, f.handle.name, s.footer, r.producers.Stored(s.end)); err != nil {
 		t.config.Log.Warn("hint not written", "file", f.handle.name, "err", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"sort"
 
 	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/sessions"
 )
 
 // maxPending is how many bytes of one log may be on their way to the disk
@@ -75,7 +76,7 @@ func (t *tail) more() bool {
 }
 
 // cut drops everything that was not committed and makes the table forget it.
-func (t *tail) cut(p *producers) {
+func (t *tail) cut(p *sessions.Table) {
 	for n := len(t.chunks); n > 0; n-- {
 		c := t.chunks[n-1]
 		if c.committed == len(c.buf) {
@@ -84,7 +85,7 @@ func (t *tail) cut(p *producers) {
 		end := c.base
 		for rest := batch.Batch(c.buf); len(rest) > 0; rest = rest[rest.Len():] {
 			if at := len(c.buf) - len(rest); at >= c.committed {
-				p.forget(rest)
+				p.Forget(rest)
 			} else {
 				end = rest.End()
 			}

@@ -1,4 +1,10 @@
-package wal
+// Package sessions is the producer table of a partition: which batches of each
+// producer session its log has stored, so that one sent again gets its offset
+// and none out of order is stored (R17).
+//
+// It is pure: no goroutine, clock, lock or I/O. A [Table] belongs to one log and is
+// guarded by that log's lock.
+package sessions
 
 import (
 	"cmp"
@@ -42,40 +48,30 @@ func (e *SequenceError) Error() string {
 	return fmt.Sprintf("sequence out of order: expected %d", e.Expected)
 }
 
-// session names one producer object of a client.
-type session struct {
-	producer uint64
-	number   uint32
-}
-
-// stored is what a session remembers of one batch.
-type stored struct {
-	sequence uint64
-	offset   uint64
-	time     int64
-	count    uint32
-	crc      uint32
+// Key names one producer object of a client.
+type Key struct {
+	Producer uint64
+	Number   uint32
 }
 
 // history is what a partition remembers of one session.
 type history struct {
-	key          session
-	next         uint64   // the sequence that is stored next
-	batches      []stored // ascending, at most window
-	lastTime     int64    // append time of the last batch
-	older, newer *history // by when a batch was last stored
+	key          Key
+	next         uint64         // the sequence that is stored next
+	batches      []segment.Sent // ascending, at most window
+	lastTime     int64          // append time of the last batch
+	older, newer *history       // by when a batch was last stored
 }
 
-// producers is the table of R17. Its lock is that of its log. The zero value is
-// an empty table.
-type producers struct {
-	sessions       map[session]*history
+// Table is the table of R17. The zero value is empty. Not safe for concurrent use.
+type Table struct {
+	sessions       map[Key]*history
 	oldest, newest *history
 }
 
-// open makes or finds a session; the next batch accepted is lowest, or one that
+// Open makes or finds a session; the next batch accepted is lowest, or one that
 // was stored. now is append time. It returns the last stored sequence, when there is one.
-func (p *producers) open(key session, lowest uint64, now int64) (last uint64, known bool) {
+func (p *Table) Open(key Key, lowest uint64, now int64) (last uint64, known bool) {
 	h := p.sessions[key]
 	if h == nil {
 		h = p.add(key)
@@ -86,14 +82,14 @@ func (p *producers) open(key session, lowest uint64, now int64) (last uint64, kn
 	}
 	if n := len(h.batches); n > 0 {
 		b := h.batches[n-1]
-		return b.sequence + uint64(b.count) - 1, true
+		return b.Sequence + uint64(b.Count) - 1, true
 	}
 	return 0, false
 }
 
-func (p *producers) add(key session) *history {
+func (p *Table) add(key Key) *history {
 	if p.sessions == nil {
-		p.sessions = make(map[session]*history)
+		p.sessions = make(map[Key]*history)
 	}
 	h := &history{key: key}
 	p.sessions[key] = h
@@ -104,10 +100,10 @@ func (p *producers) add(key session) *history {
 	return h
 }
 
-// check decides what a batch is: the next of its session (nil, nil), one that
+// Check decides what a batch is: the next of its session (nil, nil), one that
 // was stored (the memory of it), or an error.
-func (p *producers) check(b batch.Batch) (*stored, error) {
-	h := p.sessions[session{b.Producer(), b.Session()}]
+func (p *Table) Check(b batch.Batch) (*segment.Sent, error) {
+	h := p.sessions[Key{b.Producer(), b.Session()}]
 	if h == nil {
 		return nil, &SequenceError{}
 	}
@@ -118,61 +114,61 @@ func (p *producers) check(b batch.Batch) (*stored, error) {
 	case seq > h.next:
 		return nil, &SequenceError{Expected: h.next, Known: true}
 	}
-	i, found := slices.BinarySearchFunc(h.batches, seq, func(s stored, seq uint64) int {
+	i, found := slices.BinarySearchFunc(h.batches, seq, func(s segment.Sent, seq uint64) int {
 		switch {
-		case s.sequence < seq:
+		case s.Sequence < seq:
 			return -1
-		case s.sequence > seq:
+		case s.Sequence > seq:
 			return 1
 		}
 		return 0
 	})
-	if !found || uint64(h.batches[i].count) != count || h.batches[i].crc != b.BodyCRC() {
+	if !found || uint64(h.batches[i].Count) != count || h.batches[i].CRC != b.BodyCRC() {
 		return nil, fmt.Errorf("%w: sequences %d to %d, next is %d", ErrOverlap, seq, seq+count-1, h.next)
 	}
 	return &h.batches[i], nil
 }
 
-// record remembers a batch that was appended, or that recovery found.
-func (p *producers) record(b batch.Batch) {
-	key := session{b.Producer(), b.Session()}
+// Record remembers a batch that was appended, or that recovery found.
+func (p *Table) Record(b batch.Batch) {
+	key := Key{b.Producer(), b.Session()}
 	h := p.sessions[key]
 	if h == nil {
 		h = p.add(key)
 	}
-	s := stored{
-		sequence: b.Sequence(), offset: b.Base(), time: b.AppendTime(),
-		count: uint32(b.Count()), crc: b.BodyCRC(),
+	s := segment.Sent{
+		Sequence: b.Sequence(), Base: b.Base(), AppendTime: b.AppendTime(),
+		Count: uint32(b.Count()), CRC: b.BodyCRC(),
 	}
 	if len(h.batches) == window {
 		copy(h.batches, h.batches[1:])
 		h.batches = h.batches[:window-1]
 	}
 	h.batches = append(h.batches, s)
-	h.next = s.sequence + uint64(s.count)
-	h.lastTime = s.time
+	h.next = s.Sequence + uint64(s.Count)
+	h.lastTime = s.AppendTime
 	p.touch(h)
-	for p.oldest != h && s.time-p.oldest.lastTime > sessionAge {
+	for p.oldest != h && s.AppendTime-p.oldest.lastTime > sessionAge {
 		p.drop(p.oldest)
 	}
 }
 
-// forget takes back what a batch that was not stored after all had left.
-func (p *producers) forget(b batch.Batch) {
-	h := p.sessions[session{b.Producer(), b.Session()}]
+// Forget takes back what a batch that was not stored after all had left.
+func (p *Table) Forget(b batch.Batch) {
+	h := p.sessions[Key{b.Producer(), b.Session()}]
 	if h == nil || b.Sequence() >= h.next {
 		return
 	}
 	h.next = b.Sequence()
-	for n := len(h.batches); n > 0 && h.batches[n-1].sequence >= h.next; n-- {
+	for n := len(h.batches); n > 0 && h.batches[n-1].Sequence >= h.next; n-- {
 		h.batches = h.batches[:n-1]
 	}
 }
 
-// merge adds what another table knows: sessions, and of those that are here too
+// Merge adds what another table knows: sessions, and of those that are here too
 // the batches whose sequences were not stored here. Of a sequence that both have
 // the batch that is here counts.
-func (p *producers) merge(t *segment.Producers) {
+func (p *Table) Merge(t *segment.Producers) {
 	t.Each(func(s *segment.Session) bool {
 		if s.Len() > 0 {
 			p.mergeSession(s)
@@ -181,7 +177,7 @@ func (p *producers) merge(t *segment.Producers) {
 	})
 	all := slices.Collect(maps.Values(p.sessions))
 	slices.SortFunc(all, func(a, b *history) int {
-		return cmp.Or(cmp.Compare(a.lastTime, b.lastTime), cmp.Compare(a.key.producer, b.key.producer), cmp.Compare(a.key.number, b.key.number))
+		return cmp.Or(cmp.Compare(a.lastTime, b.lastTime), cmp.Compare(a.key.Producer, b.key.Producer), cmp.Compare(a.key.Number, b.key.Number))
 	})
 	for _, h := range all {
 		p.touch(h)
@@ -191,12 +187,12 @@ func (p *producers) merge(t *segment.Producers) {
 	}
 }
 
-func (p *producers) mergeSession(s *segment.Session) {
-	key := session{s.Producer, s.Session}
+func (p *Table) mergeSession(s *segment.Session) {
+	key := Key{s.Producer, s.Session}
 	h := p.sessions[key]
 	if h == nil {
 		if p.sessions == nil {
-			p.sessions = make(map[session]*history)
+			p.sessions = make(map[Key]*history)
 		}
 		h = &history{key: key}
 		p.sessions[key] = h
@@ -204,14 +200,14 @@ func (p *producers) mergeSession(s *segment.Session) {
 	for i := range s.Len() {
 		x := s.Sent(i)
 		end := x.Sequence + uint64(x.Count)
-		at, _ := slices.BinarySearchFunc(h.batches, x.Sequence, func(b stored, seq uint64) int { return cmp.Compare(b.sequence, seq) })
-		if at < len(h.batches) && h.batches[at].sequence < end {
+		at, _ := slices.BinarySearchFunc(h.batches, x.Sequence, func(b segment.Sent, seq uint64) int { return cmp.Compare(b.Sequence, seq) })
+		if at < len(h.batches) && h.batches[at].Sequence < end {
 			continue
 		}
-		if at > 0 && h.batches[at-1].sequence+uint64(h.batches[at-1].count) > x.Sequence {
+		if at > 0 && h.batches[at-1].Sequence+uint64(h.batches[at-1].Count) > x.Sequence {
 			continue
 		}
-		h.batches = slices.Insert(h.batches, at, stored{sequence: x.Sequence, offset: x.Base, time: x.AppendTime, count: x.Count, crc: x.CRC})
+		h.batches = slices.Insert(h.batches, at, x)
 		h.next = max(h.next, end)
 		h.lastTime = max(h.lastTime, x.AppendTime)
 	}
@@ -221,7 +217,7 @@ func (p *producers) mergeSession(s *segment.Session) {
 }
 
 // touch makes h the newest.
-func (p *producers) touch(h *history) {
+func (p *Table) touch(h *history) {
 	if p.newest == h {
 		return
 	}
@@ -235,7 +231,7 @@ func (p *producers) touch(h *history) {
 	p.newest = h
 }
 
-func (p *producers) unlink(h *history) {
+func (p *Table) unlink(h *history) {
 	if h.older != nil {
 		h.older.newer = h.newer
 	} else if p.oldest == h {
@@ -249,18 +245,18 @@ func (p *producers) unlink(h *history) {
 	h.older, h.newer = nil, nil
 }
 
-func (p *producers) drop(h *history) {
+func (p *Table) drop(h *history) {
 	p.unlink(h)
 	delete(p.sessions, h.key)
 }
 
-// table is what a footer keeps of the sessions: the batches below end.
-func (p *producers) table(end uint64) *segment.Producers {
+// Stored is what a footer keeps of the sessions: the batches below end.
+func (p *Table) Stored(end uint64) *segment.Producers {
 	out := &segment.Producers{}
 	for h := p.oldest; h != nil; h = h.newer {
 		for _, s := range h.batches {
-			if s.offset < end {
-				out.Add(s.asBatch(h.key))
+			if s.Base < end {
+				out.Add(asBatch(h.key, s))
 			}
 		}
 	}
@@ -268,20 +264,20 @@ func (p *producers) table(end uint64) *segment.Producers {
 }
 
 // asBatch is the header of the batch, as far as it is remembered.
-func (s stored) asBatch(key session) batch.Batch {
+func asBatch(key Key, s segment.Sent) batch.Batch {
 	b := batch.Batch(make([]byte, batch.HeaderSize))
-	binary.LittleEndian.PutUint64(b[8:], s.offset)
-	binary.LittleEndian.PutUint64(b[24:], uint64(s.time))
-	binary.LittleEndian.PutUint32(b[36:], key.number)
-	binary.LittleEndian.PutUint64(b[40:], key.producer)
-	binary.LittleEndian.PutUint64(b[48:], s.sequence)
-	binary.LittleEndian.PutUint32(b[56:], s.count)
-	binary.LittleEndian.PutUint32(b[64:], s.crc)
+	binary.LittleEndian.PutUint64(b[8:], s.Base)
+	binary.LittleEndian.PutUint64(b[24:], uint64(s.AppendTime))
+	binary.LittleEndian.PutUint32(b[36:], key.Number)
+	binary.LittleEndian.PutUint64(b[40:], key.Producer)
+	binary.LittleEndian.PutUint64(b[48:], s.Sequence)
+	binary.LittleEndian.PutUint32(b[56:], s.Count)
+	binary.LittleEndian.PutUint32(b[64:], s.CRC)
 	return b
 }
 
-// load takes over what a footer keeps, and returns the newest append time in it.
-func (p *producers) load(t *segment.Producers) (newest int64) {
+// Load takes over what a footer keeps, and returns the newest append time in it.
+func (p *Table) Load(t *segment.Producers) (newest int64) {
 	var all []*segment.Session
 	t.Each(func(s *segment.Session) bool {
 		if s.Len() > 0 {
@@ -293,11 +289,11 @@ func (p *producers) load(t *segment.Producers) (newest int64) {
 		return cmp.Compare(a.Sent(a.Len()-1).Base, b.Sent(b.Len()-1).Base)
 	})
 	for _, s := range all {
-		key := session{s.Producer, s.Session}
+		key := Key{s.Producer, s.Session}
 		for i := range s.Len() {
 			sent := s.Sent(i)
 			newest = max(newest, sent.AppendTime)
-			p.record(stored{sequence: sent.Sequence, offset: sent.Base, time: sent.AppendTime, count: sent.Count, crc: sent.CRC}.asBatch(key))
+			p.Record(asBatch(key, sent))
 		}
 	}
 	return newest

@@ -1,0 +1,130 @@
+package sessions
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// sent is the header of a batch as the log stored it.
+func sent(producer, sequence, offset uint64, at int64) batch.Batch {
+	return asBatch(Key{producer, 1}, segment.Sent{Sequence: sequence, Base: offset, AppendTime: at, Count: 2, CRC: uint32(sequence) + 1})
+}
+
+func TestCheckTellsWhatABatchIs(t *testing.T) {
+	var table Table
+	table.Open(Key{7, 1}, 0, 1)
+	for i := range uint64(3) {
+		table.Record(sent(7, 2*i, 100+2*i, 1))
+	}
+	other := sent(7, 2, 0, 1)
+	other[64] ^= 1 // its body's CRC
+	for name, test := range map[string]struct {
+		batch  batch.Batch
+		offset uint64 // of what it repeats
+		wrong  bool
+		next   uint64 // what the session is told to send
+		known  bool
+	}{
+		"the next":           {batch: sent(7, 6, 0, 1)},
+		"the last again":     {batch: sent(7, 4, 0, 1), offset: 104},
+		"the first again":    {batch: sent(7, 0, 0, 1), offset: 100},
+		"one left out":       {batch: sent(7, 8, 0, 1), next: 6, known: true, wrong: true},
+		"half of one stored": {batch: sent(7, 1, 0, 1), wrong: true},
+		"other bytes":        {batch: other, wrong: true},
+		"nobody's":           {batch: sent(8, 0, 0, 1), wrong: true, next: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := table.Check(test.batch)
+			if test.wrong != (err != nil) || (got != nil) != (test.offset > 0) || got != nil && got.Base != test.offset {
+				t.Fatalf("it is %+v, %v", got, err)
+			}
+			if e, ok := errors.AsType[*SequenceError](err); ok && (e.Expected != test.next || e.Known != test.known) {
+				t.Errorf("told %+v", e)
+			} else if !ok && err != nil && !errors.Is(err, ErrOverlap) {
+				t.Errorf("refused with %v", err)
+			}
+		})
+	}
+}
+
+func TestForgottenSequenceIsTheNextAgain(t *testing.T) {
+	var table Table
+	for i := range uint64(3) {
+		table.Record(sent(7, 2*i, 2*i, 1))
+	}
+	table.Forget(sent(7, 2, 2, 1))
+	if got, err := table.Check(sent(7, 2, 0, 1)); got != nil || err != nil {
+		t.Errorf("what was taken back is %+v, %v", got, err)
+	}
+	if got, err := table.Check(sent(7, 0, 0, 1)); got == nil || err != nil {
+		t.Errorf("what stays stored is %+v, %v", got, err)
+	}
+}
+
+func TestTableForgetsByNumberAndAge(t *testing.T) {
+	var table Table
+	for i := range uint64(maxSessions + 1) {
+		table.Record(sent(i, 0, 2*i, 1))
+	}
+	if _, err := table.Check(sent(0, 2, 0, 1)); err == nil || len(table.sessions) != maxSessions {
+		t.Errorf("%d sessions, the oldest: %v", len(table.sessions), err)
+	}
+	week := int64(7 * 24 * time.Hour / time.Millisecond)
+	table.Record(sent(5, 2, 50_000, 1+week))
+	if len(table.sessions) != maxSessions {
+		t.Errorf("%d sessions after a week", len(table.sessions))
+	}
+	table.Record(sent(5, 4, 50_002, 2+week))
+	if len(table.sessions) != 1 {
+		t.Errorf("%d sessions after more than a week", len(table.sessions))
+	}
+}
+
+// TestHandOver: the next owner knows what the one before knew below the end, and nothing above.
+func TestHandOver(t *testing.T) {
+	var before, after Table
+	for i := range uint64(window + 3) {
+		before.Record(sent(7, 2*i, 2*i, int64(i)))
+	}
+	end := uint64(2 * (window + 2))
+	b := before.Encode(end)
+	table, of, err := Decode(b)
+	if err != nil || of != end {
+		t.Fatalf("decoded: end %d, %v", of, err)
+	}
+	if newest := after.Load(table); newest != window+1 {
+		t.Errorf("the newest append time is %d", newest)
+	}
+	if got, err := after.Check(sent(7, end-2, 0, 1)); err != nil || got == nil || got.Base != end-2 {
+		t.Errorf("the last one is %+v, %v", got, err)
+	}
+	if got, err := after.Check(sent(7, end, 0, 1)); err != nil || got != nil {
+		t.Errorf("the one above the end is %+v, %v", got, err)
+	}
+	for at := range b {
+		b[at] ^= 1
+		if _, _, err := Decode(b); err == nil {
+			t.Fatalf("taken with a bit of byte %d changed", at)
+		}
+		b[at] ^= 1
+	}
+}
+
+// TestMergeKeepsWhatIsStoredHere: of a sequence that both have, the batch that is here counts (R15).
+func TestMergeKeepsWhatIsStoredHere(t *testing.T) {
+	var here, there Table
+	here.Record(sent(7, 4, 1000, 9))
+	for i := range uint64(3) {
+		there.Record(sent(7, 2*i, 2*i, 1))
+	}
+	here.Merge(there.Stored(6))
+	for sequence, want := range map[uint64]uint64{0: 0, 2: 2, 4: 1000} {
+		if got, err := here.Check(sent(7, sequence, 0, 1)); err != nil || got == nil || got.Base != want {
+			t.Errorf("sequence %d is %+v, %v", sequence, got, err)
+		}
+	}
+}
