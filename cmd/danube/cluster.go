@@ -14,7 +14,7 @@ import (
 // cluster is `danube cluster`.
 func (a *app) cluster() *cobra.Command {
 	return group("cluster", "Look at the cluster, and mend its metadata",
-		a.clusterStatus(), a.clusterPromote(), a.clusterDemote(), a.clusterSnapshot(), a.clusterRestore())
+		a.clusterStatus(), a.clusterPromote(), a.clusterDemote(), a.clusterSnapshot(), a.clusterRestore(), a.clusterRecover(), a.clusterRebuild())
 }
 
 func (a *app) clusterPromote() *cobra.Command {

@@ -76,6 +76,12 @@ func exampleSegment() segmentReport {
 	}
 }
 
+func exampleRebuilt() rebuilt {
+	return rebuilt{Directory: "/var/lib/danube", ClusterID: "0f0e", History: 1, Kept: "/var/lib/danube/meta.lost-1", Partitions: []rebuiltPartition{
+		{Topic: "/default/orders", TopicID: "0001", First: 10, End: 600, GoesOnAt: 4294967896, Files: 2, Bytes: 123456, Missing: []missingOffsets{{100, 200}}},
+	}, Problems: []segmentProblem{{File: "wal/0001/0/x.seg", What: "no segment magic"}}, Notes: notInSegments()}
+}
+
 // TestGoldenJSON holds every -o json that is one document. A field may be added, never renamed.
 func TestGoldenJSON(t *testing.T) {
 	topic, sub, verify, status := exampleTopic(), exampleSubscription(), exampleVerify(), exampleStatus()
@@ -95,6 +101,8 @@ func TestGoldenJSON(t *testing.T) {
 		"broker-list-empty":     &protocol.BrokerList{},
 		"broker-describe":       exampleBroker(),
 		"broker-done":           brokerDone{"n3", "drained"},
+		"cluster-recover":       recovered{"/var/lib/danube", "aa", "10.0.0.1:7650"},
+		"cluster-rebuild":       exampleRebuilt(),
 		"cluster-snapshot":      snapshotDone{"danube.snapshot", 123456},
 		"segment-verify":        exampleSegment(),
 		"wal-verify":            walReport{Directory: "d", Files: 1, Bytes: 8192, Messages: 4, Partitions: []walPartition{{Topic: "/default/orders", TopicID: "0001", Files: 1, Bytes: 8192, Messages: 4, First: 5, End: 9}}},
@@ -145,6 +153,7 @@ func TestGoldenTables(t *testing.T) {
 		"broker-list":           func(b *bytes.Buffer) error { return brokerTable(b, exampleStatus().Brokers) },
 		"broker-describe":       func(b *bytes.Buffer) error { return describeBroker(b, exampleBroker(), false) },
 		"broker-describe-all":   func(b *bytes.Buffer) error { return describeBroker(b, exampleBroker(), true) },
+		"cluster-rebuild":       func(b *bytes.Buffer) error { return printRebuilt(b, exampleRebuilt()) },
 		"segment-verify":        func(b *bytes.Buffer) error { return printSegmentReport(b, exampleSegment()) },
 		"bench": func(b *bytes.Buffer) error {
 			return benchTable(b, bench.Result{Messages: 1_000_000, Bytes: 1 << 30, Seconds: 1.5, Rate: 666666.7, P50: 100, P99: 900.5, P999: 2000, Max: 31000, Errors: 0}, "of a test")

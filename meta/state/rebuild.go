@@ -102,7 +102,7 @@ func (s *State) rebuildPartition(topic TopicID, r RemainsPartition, owner Owner)
 			return refuse(ErrInvalid, "partition %d: epoch %d after %d", r.Number, piece.Epoch, p.Epoch)
 		case i == 0:
 			p.LogStart = piece.Start
-		case piece.Start > end:
+		case piece.Start > end && piece.Start != end+HistoryGap: // such a gap an earlier rebuild has left: nothing was ever there
 			p.Ranges = appendRange(p.Ranges, held(RangeLost, piece.Epoch, end, piece.Start, owner.Store))
 		}
 		p.Ranges = appendRange(p.Ranges, held(RangeSealed, piece.Epoch, piece.Start, piece.End, owner.Store))

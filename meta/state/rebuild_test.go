@@ -13,6 +13,7 @@ func exampleRemains() Remains {
 		Topics: []RemainsTopic{{ID: TopicID{4}, Name: "/shop/orders", Created: 5, Partitions: []RemainsPartition{
 			{Number: 0, Pieces: []RemainsPiece{{1, 100, 200}, {3, 200, 250}, {3, 260, 300}, {2<<48 | 1, 1 << 33, 1<<33 + 10}}},
 			{Number: 2},
+			{Number: 3, Pieces: []RemainsPiece{{1, 0, 10}, {1<<48 | 1, 10 + HistoryGap, 20 + HistoryGap}}},
 		}}},
 	}
 }
@@ -31,7 +32,7 @@ func TestRebuildKeepsEveryOffsetAndGivesNoneAgain(t *testing.T) {
 		t.Errorf("cluster %+v", c)
 	}
 	topic := s.Topic("/shop/orders")
-	if topic == nil || topic.Settings.Partitions != 3 || !topic.Settings.Reliable || topic.ID != (TopicID{4}) {
+	if topic == nil || topic.Settings.Partitions != 4 || !topic.Settings.Reliable || topic.ID != (TopicID{4}) {
 		t.Fatalf("topic %+v", topic)
 	}
 	p := s.Partition(topic.ID, 0)
@@ -55,6 +56,9 @@ func TestRebuildKeepsEveryOffsetAndGivesNoneAgain(t *testing.T) {
 	}
 	if q := s.Partition(topic.ID, 2); q.OpenRange() == nil || q.OpenRange().Start != HistoryGap {
 		t.Errorf("a partition without messages: %+v", q)
+	}
+	if q := s.Partition(topic.ID, 3); q.Range(10) != nil || q.Range(9+HistoryGap) != nil || q.Range(10+HistoryGap) == nil {
+		t.Errorf("the gap of an earlier rebuild: %+v", q)
 	}
 	// The store goes on as after any restart.
 	run := s.Apply(s.Index()+1, &RegisterStore{Store: StoreID{2}, Broker: "n1", Nonce: [16]byte{4}})

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/cmd/danube/settings"
+	"github.com/danubemq/danube/meta"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/disk"
+)
+
+// offline is a stopped broker whose data directory a command works on.
+type offline struct {
+	dir     string
+	name    string // of the broker
+	cluster string // name
+	address string // of the peer port from now on, host:port
+	store   state.StoreID
+}
+
+// addOfflineFlags adds the flags that say which broker is meant; settings come from where its own come from.
+func addOfflineFlags(cmd *cobra.Command) (file *string) {
+	all := pflag.NewFlagSet("settings", pflag.ContinueOnError)
+	settings.AddFlags(all, false)
+	for _, name := range []string{"data-dir", "host", "peer-port", "advertise"} {
+		cmd.Flags().AddFlag(all.Lookup(name))
+	}
+	return cmd.Flags().String("config", "", "configuration `FILE` of that broker (DANUBE_CONFIG)")
+}
+
+// offline finds the broker that the flags name.
+func (a *app) offline(cmd *cobra.Command, file string) (offline, error) {
+	cfg, _, err := settings.Load(settings.Sources{File: a.configFile(file), Env: a.env, Flags: cmd.Flags()})
+	if err != nil {
+		return offline{}, &failure{code: exitUsage, err: err}
+	}
+	o := offline{cluster: cfg.Cluster.Name, address: told(cfg, cfg.PeerPort)}
+	if o.address == "" {
+		o.address = net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.PeerPort))
+	}
+	if o.dir, err = filepath.Abs(cfg.DataDir); err != nil {
+		return offline{}, fmt.Errorf("find the data directory: %w", err)
+	}
+	if o.name, err = chooseName(cfg.Name, o.dir, true); err != nil {
+		return offline{}, err
+	}
+	id, err := storage.Identity(disk.OS(), o.dir)
+	if err != nil {
+		return offline{}, startError(fmt.Errorf("read the store's id: %w", err), broker.Config{DataDir: o.dir})
+	}
+	o.store = id
+	return o, nil
+}
+
+func (o offline) metaDir() string { return filepath.Join(o.dir, "meta") }
+
+// recovered is cluster recover -o json.
+type recovered struct {
+	Directory string `json:"directory"`
+	Store     string `json:"store"`
+	Peer      string `json:"peer"`
+}
+
+func (a *app) clusterRecover() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "recover --data-dir D",
+		Short: "Make a stopped broker the only voter, when a majority of the voters is lost for good",
+		Long: "For a cluster that has no leader because the disks of half of its voters or more are gone. While they may come\n" +
+			"back, start them instead. The broker that is recovered must be stopped; of several that are left take the one\n" +
+			"that has applied the most (`danube cluster status`). A new history begins, in which the lost voters never vote.\n" +
+			"What only they had is missing: topics made last, owners, acknowledgements. No message is touched.",
+		Args: wantArgs(),
+	}
+	file := addOfflineFlags(cmd)
+	yes := addYes(cmd.Flags())
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := a.offline(cmd, *file)
+		if err != nil {
+			return err
+		}
+		if err := a.confirm(*yes, "make broker "+o.name+" in "+o.dir+" the only voter and give up what only the other voters knew"); err != nil {
+			return err
+		}
+		if err := meta.Recover(o.metaDir(), o.store, o.address); err != nil {
+			return metaError(err, o)
+		}
+		if output.value == "json" {
+			return printJSON(a.out, recovered{o.dir, hex.EncodeToString(o.store[:]), o.address})
+		}
+		fmt.Fprintf(a.out, "broker %s (store %s) is the only voter, in a new history\n\n", o.name, o.store)
+		fmt.Fprintf(a.out, "may be missing: what was decided last and had not reached this broker\n"+
+			"next:           start this broker as before; danube cluster status says who is lost\n"+
+			"                danube broker remove NAME for every broker whose disk is gone\n"+
+			"                other brokers join with empty data directories, and vote again by themselves\n")
+		return nil
+	}
+	return cmd
+}
+
+// metaError adds what helps when the metadata of a stopped broker cannot be worked on.
+func metaError(err error, o offline) error {
+	_, damaged := errors.AsType[*meta.DamagedError](err)
+	switch {
+	case damaged:
+		return withHint(err, "`danube cluster rebuild --from %s --data-dir %s` makes the metadata anew from the segments", o.dir, o.dir)
+	case errors.Is(err, meta.ErrInUse):
+		return withHint(err, "the broker must be stopped")
+	}
+	return err
+}
