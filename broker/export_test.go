@@ -42,6 +42,23 @@ func (b *Broker) Serves(topic string, n int) uint64 {
 	return 0
 }
 
+// Acknowledged is the prefix that a subscription has acknowledged on this broker, committed or not.
+func (b *Broker) Acknowledged(topic string, n int, subscription string) uint64 {
+	s := b.running(b.Partition(topic, n).Topic, subscription)[uint32(n)]
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.d.Cursor().Prefix
+}
+
+// Cursor is the acknowledged prefix of a subscription on a partition, by what this broker has applied.
+func (b *Broker) Cursor(topic string, n int, subscription string) uint64 {
+	m := b.Partition(topic, n)
+	return b.meta.View().Subscription(m.Topic, subscription).Cursors[n].Prefix
+}
+
 // Move asks the cluster to move a partition to a broker.
 func (b *Broker) Move(ctx context.Context, topic string, n int, to string) error {
 	m := b.Partition(topic, n)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/danubemq/danube/meta/state"
@@ -190,6 +191,13 @@ func (b *Broker) takeBack(ctx context.Context, p *partition, m *state.Partition)
 	}
 	b.cfg.At("move.aborted")
 	return p.resume()
+}
+
+// passing is what a partition knows of the moves that bring it here and take it away.
+type passing struct {
+	cursorEpoch atomic.Uint64 // under which cursors are committed: the next owner's after a hand-over
+	settling    *settling     // consumers wait for it; nil: for nothing
+	pausing     pausing       // guarded by the partition's mu
 }
 
 // pausing is what a partition's producers wait for while it moves.

@@ -208,3 +208,72 @@ func TestMoveToABrokerThatIsCutOffIsAborted(t *testing.T) {
 	f.nodes[to].wire.mend()
 	w.end()
 }
+
+// What is acknowledged between the hand-over and the moment the old owner lets
+// go is committed under the next epoch, and the one who waits for that hears so.
+func TestAckBehindTheHandOverIsCommitted(t *testing.T) {
+	var hook atomic.Pointer[func()]
+	f := newFleet(t, 2, func(c *broker.Config) {
+		c.CursorInterval = time.Hour
+		c.At = func(step string) {
+			if do := hook.Load(); step == "move.handed-over" && do != nil {
+				(*do)()
+			}
+		}
+	})
+	publish(t, f.dial(0), "late", 0, 10)
+	from := f.owner("late", 0)
+	cons := consumer(t, f.dial(0), "late", client.ConsumerConfig{Subscription: "s", From: earliest})
+	var last client.Message
+	for range 10 {
+		last = receive(t, cons)
+		if last.Offset < 9 {
+			if err := cons.AckConfirmed(t.Context(), last); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	acked := make(chan error, 1)
+	do := func() {
+		go func() { acked <- cons.AckConfirmed(context.Background(), last) }()
+		// The commit under the old epoch is refused, again and again: it must not be given up.
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for deadline := time.Now().Add(5 * time.Second); f.nodes[from].Acknowledged("late", 0, "s") < 10 && time.Now().Before(deadline); {
+			<-tick.C
+		}
+	}
+	hook.Store(&do)
+	if err := f.nodes[from].Move(t.Context(), "late", 0, fmt.Sprintf("n%d", 2-from)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-acked; err != nil {
+		t.Errorf("acknowledge behind the hand-over: %v", err)
+	}
+	eventually(t, "the cursor", func() bool { return f.nodes[1-from].Cursor("late", 0, "s") == 10 })
+}
+
+// The producer table goes along: a batch whose acknowledgement was lost in a
+// move is sent again to the new owner, and is not stored twice (R16, R17).
+func TestProducerTableMovesAlong(t *testing.T) {
+	f := newFleet(t, 2, nil)
+	publish(t, f.dial(0), "deduped", 0, 5)
+	from := f.owner("deduped", 0)
+	raw := rawDial(t, f.nodes[from].client)
+	ok := raw.open("deduped")
+	var first, second protocol.ProduceOK
+	raw.write(produceFrame(t, ok, 0))
+	if err := first.Decode(raw.expect(protocol.TypeProduceOK).Header); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.nodes[from].Move(t.Context(), "deduped", 0, fmt.Sprintf("n%d", 2-from)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the move", func() bool { return f.nodes[1-from].Serves("deduped", 0) == 2 })
+	raw = rawDial(t, f.nodes[1-from].client)
+	ok = raw.open("deduped")
+	raw.write(produceFrame(t, ok, 0))
+	if err := second.Decode(raw.expect(protocol.TypeProduceOK).Header); err != nil || !second.Duplicate || second.Base != first.Base {
+		t.Errorf("sent again: %+v, %v; first it was %+v", second, err, first)
+	}
+}

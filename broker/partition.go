@@ -33,10 +33,9 @@ type partition struct {
 	extendAt atomic.Uint64
 	block    uint64 // offsets per extension of the ceiling; guarded by the ceiling keeper
 
-	ranges      atomic.Pointer[state.Range] // the first of those the log was told of last: lists are never changed in place
-	cursorEpoch atomic.Uint64               // under which cursors are committed: the next owner's after a hand-over
-	past        past
-	settling    *settling // consumers wait for it; nil: for nothing
+	ranges atomic.Pointer[state.Range] // the first of those the log was told of last: lists are never changed in place
+	past   past
+	passing
 
 	mu        sync.Mutex      // guards what follows
 	over      *protocol.Error // not served any more, because
@@ -44,7 +43,6 @@ type partition struct {
 	producers map[*producer]struct{}
 	exclusive *producer
 	raised    chan struct{} // closed when the ceiling was raised; nil while nobody waits
-	pausing   pausing
 }
 
 // name is the partition as output and errors write it.
