@@ -34,6 +34,7 @@ func house() map[string]room {
 		segment = "storage/segment"
 		wal     = "storage/wal"
 		session = "storage/sessions"
+		hotdir  = "storage/hotdir"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -45,8 +46,9 @@ func house() map[string]room {
 		segment:                {level: 1, may: []string{batch, disk}},
 		"client":               {level: 1, may: []string{"protocol", batch, walk}},
 		"broker/dispatch":      {level: 1, pure: true},
+		hotdir:                 {level: 1, may: []string{batch, disk}},
 		session:                {level: 2, may: []string{segment, batch}, pure: true},
-		wal:                    {level: 3, may: []string{session, segment, batch, disk}},
+		wal:                    {level: 3, may: []string{session, segment, hotdir, batch, disk}},
 		"storage/warm":         {level: 2, may: []string{batch}},
 		"storage/cold":         {level: 2, may: []string{segment, batch, disk}},
 		"storage/cold/drivers": {level: 3, may: []string{"storage/cold"}},

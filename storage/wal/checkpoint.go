@@ -173,7 +173,7 @@ func (t *Tier) anchorTop(list []*file) error {
 	if !slices.ContainsFunc(list, func(f *file) bool { return !f.log.files.anchored.Load() }) {
 		return nil
 	}
-	if err := t.config.FS.SyncDir(path.Join(t.config.Dir, "wal")); err != nil {
+	if err := t.config.FS.SyncDir(t.home().Topics()); err != nil {
 		return fmt.Errorf("sync directory of topics: %w", err)
 	}
 	for _, f := range list {

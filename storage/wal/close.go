@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/danubemq/danube/storage/hotdir"
 )
 
 // Close stops cleanly: what was appended is made durable, every file that was
@@ -49,7 +51,7 @@ func (t *Tier) Close() error {
 
 // stop seals and syncs what was written and leaves the marker.
 func (t *Tier) stop(logs []*Log) error {
-	entries := make(map[ID]markerEntry)
+	entries := make(map[ID]hotdir.End)
 	for _, l := range logs {
 		if f := l.files.current; f != nil && f.size > 0 && !f.sealed {
 			if err := t.seal(f); err != nil && !isNoSpace(err) {
@@ -71,22 +73,22 @@ func (t *Tier) stop(logs []*Log) error {
 		}
 	}
 	t.mu.Unlock()
-	if err := t.writeMarker(entries); err != nil && !isNoSpace(err) {
+	if err := t.home().WriteMarker(t.run.number, entries); err != nil && !isNoSpace(err) {
 		return fmt.Errorf("write clean marker: %w", err)
 	}
 	return nil
 }
 
 // lastFile says where a log that is at rest ends, if its last file is sealed.
-func (l *Log) lastFile() (markerEntry, bool) {
+func (l *Log) lastFile() (hotdir.End, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(l.files.list)
 	if n == 0 {
-		return markerEntry{}, false
+		return hotdir.End{}, false
 	}
 	f := l.files.list[n-1]
-	return markerEntry{base: f.base, epoch: f.epoch, size: f.size, end: f.end}, f.known && f.sealed
+	return hotdir.End{Base: f.base, Epoch: f.epoch, Size: f.size, End: f.end}, f.known && f.sealed
 }
 
 // shut gives back the memory and the open files of a log.
@@ -222,7 +224,7 @@ func (t *Tier) settleLog(l *Log) error {
 }
 
 // cleanEnd is where a partition ended that was closed cleanly.
-func (t *Tier) cleanEnd(id ID) (markerEntry, bool) {
+func (t *Tier) cleanEnd(id ID) (hotdir.End, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	m, ok := t.run.clean[id]

@@ -71,7 +71,7 @@ func (r *round) chooseJournal() error {
 	if !slices.ContainsFunc(r.parts, func(p part) bool { return p.size < r.direct }) {
 		return nil
 	}
-	j, err := createJournal(t.config.FS, t.journalName(), t.config.Store, t.config.JournalBytes)
+	j, err := createJournal(t.config.FS, t.home().Journal(), t.config.Store, t.config.JournalBytes)
 	if isNoSpace(err) {
 		r.retry = now.Add(journalRetry) // until then rounds sync their files
 		return nil

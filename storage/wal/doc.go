@@ -26,5 +26,5 @@
 // loop holds none but the first during a write, and none during a sync.
 //
 // The files, their formats and what was rejected: DESIGN.md of package storage,
-// the comments of journal_frame.go and marker.go, and package segment.
+// the comments of journal_frame.go, and packages hotdir and segment.
 package wal

@@ -7,16 +7,12 @@ import (
 	"sync"
 
 	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/hotdir"
 	"github.com/danubemq/danube/storage/sessions"
 )
 
 // ID names a partition.
-type ID struct {
-	Topic     [16]byte
-	Partition uint32
-}
-
-func (id ID) String() string { return fmt.Sprintf("%x:%d", id.Topic, id.Partition) }
+type ID = hotdir.ID
 
 // The answers of [Log.Append] and [Pending.Wait]. All but ErrPoisoned and
 // ErrLost mean at the door that the batch was not stored; the error of a Wait

@@ -235,8 +235,8 @@ func (r *recovery) inner(f *file, next uint64, x Extent) error {
 
 // newest looks at the last file of an epoch and returns where the epoch ends.
 func (r *recovery) newest(f *file, x Extent, last bool) (uint64, error) {
-	if m, ok := r.log.tier.cleanEnd(r.log.id); ok && m.base == f.base && m.epoch == f.epoch {
-		if footer, err := r.readFooter(f); err == nil && footer.End == m.end && footer.DataEnd == m.size {
+	if m, ok := r.log.tier.cleanEnd(r.log.id); ok && m.Base == f.base && m.Epoch == f.epoch {
+		if footer, err := r.readFooter(f); err == nil && footer.End == m.End && footer.DataEnd == m.Size {
 			r.adopt(f, footer)
 			return footer.End, nil
 		}

@@ -12,30 +12,35 @@ import (
 	"sync/atomic"
 
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/hotdir"
 	"github.com/danubemq/danube/storage/segment"
 )
 
 // run is what the process before left, as far as it concerns all partitions.
 type run struct {
 	number   uint64
-	clean    map[ID]markerEntry // where partitions ended that were closed cleanly; guarded by the tier's lock
-	shut     map[ID]bool        // of them, those closed in this run whose end is proven; guarded alike
-	stopped  bool               // cleanly: all that is there was synced
-	proven   bool               // what is not found was never acknowledged (R6)
-	sameBoot bool               // the machine runs since then: what was written is there, synced or not
+	clean    map[ID]hotdir.End // where partitions ended that were closed cleanly; guarded by the tier's lock
+	shut     map[ID]bool       // of them, those closed in this run whose end is proven; guarded alike
+	stopped  bool              // cleanly: all that is there was synced
+	proven   bool              // what is not found was never acknowledged (R6)
+	sameBoot bool              // the machine runs since then: what was written is there, synced or not
 }
 
-func (t *Tier) walDir() string      { return path.Join(t.config.Dir, "wal") }
-func (t *Tier) journalName() string { return path.Join(t.config.Dir, "journal") }
-func (t *Tier) markerName() string  { return path.Join(t.walDir(), "clean") }
-func (t *Tier) runName() string     { return path.Join(t.walDir(), "run") }
+// home is the directory of the tier.
+func (t *Tier) home() hotdir.Dir { return hotdir.Dir{FS: t.config.FS, Path: t.config.Dir} }
+
+// dir is where the segment files of a partition lie.
+func (t *Tier) dir(id ID) string { return t.home().Partition(id) }
+
+// Partitions lists what lies on the disk, opened or not.
+func (t *Tier) Partitions() ([]ID, error) { return t.home().Partitions() }
 
 // recover prepares the directory: reads and removes the clean marker, and after
 // an unclean stop writes back what the journal covers. When it returns nil,
 // every acknowledged byte lies in its segment file, synced.
 func (t *Tier) recover(ctx context.Context) error {
 	fsys := t.config.FS
-	if err := disk.MkdirAll(fsys, t.walDir()); err != nil {
+	if err := disk.MkdirAll(fsys, t.home().Topics()); err != nil {
 		return fmt.Errorf("make log directory: %w", err)
 	}
 	before, known := t.readRun()
@@ -45,34 +50,34 @@ func (t *Tier) recover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = fsys.Stat(t.journalName()) // it may know of files whose directories are lost
+		_, err = fsys.Stat(t.home().Journal()) // it may know of files whose directories are lost
 		fresh = len(list) == 0 && isNotExist(err)
 	}
-	t.run = run{number: before.number + 1, clean: make(map[ID]markerEntry), shut: make(map[ID]bool)}
-	t.run.sameBoot = known && before.bootID != "" && before.bootID == t.config.BootID
-	t.run.proven = fresh || known && before.always || t.run.sameBoot
-	clean := known && t.readMarker(before.number)
-	if err := t.dropMarker(); err != nil {
+	t.run = run{number: before.Number + 1, clean: make(map[ID]hotdir.End), shut: make(map[ID]bool)}
+	t.run.sameBoot = known && before.BootID != "" && before.BootID == t.config.BootID
+	t.run.proven = fresh || known && before.Always || t.run.sameBoot
+	clean := known && t.readMarker(before.Number)
+	if err := t.home().DropMarker(); err != nil {
 		return err
 	}
-	switch err := t.writeRun(); {
-	case isNoSpace(err) && known && before.always == (t.config.SyncInterval == 0):
+	switch err := t.home().WriteRun(hotdir.Run{Number: t.run.number, Always: t.config.SyncInterval == 0, BootID: t.config.BootID}); {
+	case isNoSpace(err) && known && before.Always == (t.config.SyncInterval == 0):
 		// A full disk stops no start: what the file says of the run before holds
 		// for this one too, or errs to the safe side.
-		t.run.number = before.number
-		t.config.Log.Warn("no space to write the run file", "file", t.runName(), "err", err)
+		t.run.number = before.Number
+		t.config.Log.Warn("no space to write the run file", "file", t.home().RunFile(), "err", err)
 	case err != nil:
 		return err
 	}
 	if clean {
 		t.run.proven, t.run.stopped = true, true
 		if err := CheckJournal(fsys, t.config.Dir, t.config.Store); err != nil {
-			t.config.Log.Warn("journal was changed after the clean stop; nothing in it is needed, it is discarded", "file", t.journalName(), "err", err)
+			t.config.Log.Warn("journal was changed after the clean stop; nothing in it is needed, it is discarded", "file", t.home().Journal(), "err", err)
 		}
 	} else if err := t.replay(ctx); err != nil {
 		return err
 	}
-	switch err := fsys.Remove(t.journalName()); {
+	switch err := fsys.Remove(t.home().Journal()); {
 	case isNotExist(err):
 		return nil
 	case err != nil:
@@ -84,18 +89,26 @@ func (t *Tier) recover(ctx context.Context) error {
 	return nil
 }
 
-// dropMarker removes the clean marker, durably, before anything is appended (R10).
-func (t *Tier) dropMarker() error {
-	switch err := t.config.FS.Remove(t.markerName()); {
-	case isNotExist(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("remove clean marker: %w", err)
+// readRun reads what the run before said of itself; false when nobody knows.
+func (t *Tier) readRun() (hotdir.Run, bool) {
+	r, err := t.home().ReadRun()
+	if err != nil && !isNotExist(err) {
+		t.config.Log.Warn("file is damaged; the end of each partition is taken for not proven", "file", t.home().RunFile(), "err", err)
 	}
-	if err := t.config.FS.SyncDir(t.walDir()); err != nil {
-		return fmt.Errorf("remove clean marker: %w", err)
+	return r, err == nil
+}
+
+// readMarker reads where the partitions ended, if the run before stopped cleanly.
+func (t *Tier) readMarker(number uint64) bool {
+	ends, err := t.home().ReadMarker(number)
+	if err != nil && !isNotExist(err) {
+		t.config.Log.Warn("clean marker does not count, recovering as after a crash", "file", t.home().Marker(), "err", err)
 	}
-	return nil
+	if err != nil {
+		return false
+	}
+	t.run.clean = ends
+	return true
 }
 
 // target is one segment file that the journal has something for.
@@ -115,7 +128,7 @@ type piece struct {
 // taken in the order they were written; one that is not whole was never
 // acknowledged, or lies synced in its file already.
 func (t *Tier) replay(ctx context.Context) error {
-	f, err := t.config.FS.Open(t.journalName(), 0)
+	f, err := t.config.FS.Open(t.home().Journal(), 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -130,7 +143,7 @@ func (t *Tier) replay(ctx context.Context) error {
 		if newer, ok := errors.AsType[*segment.VersionError](err); ok {
 			return newer
 		}
-		t.config.Log.Error("journal cannot be read; what only it held is lost", "file", t.journalName(), "err", err)
+		t.config.Log.Error("journal cannot be read; what only it held is lost", "file", t.home().Journal(), "err", err)
 		t.run.proven = t.run.proven && t.run.sameBoot
 		return nil
 	}
@@ -140,7 +153,7 @@ func (t *Tier) replay(ctx context.Context) error {
 	}
 	slices.SortFunc(frames, func(a, b frame) int { return cmp.Compare(a.number, b.number) })
 	if n := lostFrame(frames); n > 0 {
-		t.config.Log.Error("journal is damaged; what only it held is lost", "file", t.journalName(), "frame", n)
+		t.config.Log.Error("journal is damaged; what only it held is lost", "file", t.home().Journal(), "frame", n)
 		t.run.proven = t.run.proven && t.run.sameBoot
 	}
 	list := targets(frames)
@@ -231,7 +244,7 @@ func (t *Tier) replayAll(ctx context.Context, journal disk.File, list []*target)
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return t.config.FS.SyncDir(t.walDir())
+	return t.config.FS.SyncDir(t.home().Topics())
 }
 
 // replayOne writes back one file. A file that is not there, or has lost its

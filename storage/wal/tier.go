@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"path"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -226,11 +225,6 @@ func (t *Tier) enqueue(l *Log) {
 		t.work.Add(1)
 		go t.commits.loop()
 	}
-}
-
-// dir is where the segment files of a partition lie.
-func (t *Tier) dir(id ID) string {
-	return path.Join(t.config.Dir, "wal", fmt.Sprintf("%x", id.Topic), fmt.Sprint(id.Partition))
 }
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,13 +1,11 @@
 package wal
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
 	"path"
 	"slices"
-	"strconv"
 
 	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/segment"
@@ -148,29 +146,4 @@ func (l *Log) close() {
 	for l.tail.drop(true) {
 	}
 	l.mu.Unlock()
-}
-
-// Partitions lists what lies on the disk, opened or not.
-func (t *Tier) Partitions() ([]ID, error) {
-	topics, err := t.config.FS.ReadDir(t.walDir())
-	if err != nil {
-		return nil, fmt.Errorf("list topics: %w", err)
-	}
-	var list []ID
-	for _, x := range topics {
-		raw, err := hex.DecodeString(x.Name)
-		if err != nil || len(raw) != 16 || !x.Dir {
-			continue
-		}
-		parts, err := t.config.FS.ReadDir(path.Join(t.walDir(), x.Name))
-		if err != nil {
-			return nil, fmt.Errorf("list partitions: %w", err)
-		}
-		for _, p := range parts {
-			if n, err := strconv.ParseUint(p.Name, 10, 32); err == nil && p.Dir {
-				list = append(list, ID{Topic: [16]byte(raw), Partition: uint32(n)})
-			}
-		}
-	}
-	return list, nil
 }

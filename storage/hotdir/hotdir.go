@@ -1,0 +1,66 @@
+// Package hotdir is the directory of the hot tier: where the files of each
+// partition lie, and the two small files that one run leaves to the next.
+//
+// [Dir] names files and lists partitions; [Run] says what a run promised while it
+// ran, and the clean marker, a map of [End], where partitions stood when it
+// stopped. What follows from them is judged by package wal (R6, R10).
+package hotdir
+
+import (
+	"encoding/hex"
+	"fmt"
+	"path"
+	"strconv"
+
+	"github.com/danubemq/danube/storage/disk"
+)
+
+// ID names a partition.
+type ID struct {
+	Topic     [16]byte
+	Partition uint32
+}
+
+func (id ID) String() string { return fmt.Sprintf("%x:%d", id.Topic, id.Partition) }
+
+// Dir is a data directory, as far as it is the hot tier's. It is a value.
+type Dir struct {
+	FS   disk.FS
+	Path string
+}
+
+// Journal is the name of the journal.
+func (d Dir) Journal() string { return path.Join(d.Path, "journal") }
+
+// Topics is the directory in which there is one of each topic.
+func (d Dir) Topics() string { return path.Join(d.Path, "wal") }
+
+// Partition is where the segment files of a partition lie.
+func (d Dir) Partition(id ID) string {
+	return path.Join(d.Topics(), fmt.Sprintf("%x", id.Topic), fmt.Sprint(id.Partition))
+}
+
+// Partitions lists what lies on the disk.
+func (d Dir) Partitions() ([]ID, error) {
+	topics, err := d.FS.ReadDir(d.Topics())
+	if err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	var list []ID
+	for _, x := range topics {
+		raw, err := hex.DecodeString(x.Name)
+		if err != nil || len(raw) != 16 || !x.Dir {
+			continue
+		}
+		parts, err := d.FS.ReadDir(path.Join(d.Topics(), x.Name))
+		if err != nil {
+			return nil, fmt.Errorf("list partitions: %w", err)
+		}
+		for _, p := range parts {
+			if n, err := strconv.ParseUint(p.Name, 10, 32); err == nil && p.Dir {
+				list = append(list, ID{Topic: [16]byte(raw), Partition: uint32(n)})
+			}
+		}
+	}
+	return list, nil
+}
