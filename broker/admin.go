@@ -2,7 +2,9 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/danubemq/danube/meta/state"
@@ -42,7 +44,18 @@ func operations() map[string]operation {
 		protocol.OpSubDelete:     op((*Broker).adminSubDelete),
 		protocol.OpSubReset:      op((*Broker).adminSubReset),
 		protocol.OpSubSet:        op((*Broker).adminSubSet),
+		protocol.OpTopicMove:     op((*Broker).adminTopicMove),
 		protocol.OpStatus:        op((*Broker).adminStatus),
+
+		protocol.OpBrokerList:      op((*Broker).adminBrokerList),
+		protocol.OpBrokerDescribe:  op((*Broker).adminBrokerDescribe),
+		protocol.OpBrokerDrain:     op((*Broker).adminBrokerDrain),
+		protocol.OpBrokerActivate:  op((*Broker).adminBrokerActivate),
+		protocol.OpBrokerRemove:    op((*Broker).adminBrokerRemove),
+		protocol.OpClusterPromote:  op((*Broker).adminPromote),
+		protocol.OpClusterDemote:   op((*Broker).adminDemote),
+		protocol.OpClusterSnapshot: op((*Broker).adminSnapshot),
+		protocol.OpClusterRestore:  op((*Broker).adminRestore),
 	}
 }
 
@@ -112,7 +125,11 @@ func (b *Broker) adminTopicDelete(ctx context.Context, q *protocol.TopicArgs) (a
 		return nil, err
 	}
 	// Producers alone protect nothing: what they send nobody reads, and they are told with their next message.
-	if consumers := b.consumers(t); consumers > 0 && !q.Force {
+	consumers, err := b.consumersEverywhere(ctx, t, "")
+	if err != nil && !q.Force {
+		return nil, err
+	}
+	if consumers > 0 && !q.Force {
 		return nil, &protocol.Error{
 			Code: protocol.CodeSubscriptionInUse, Hint: "force deletes it all the same, and tells them",
 			Text: fmt.Sprintf("topic %s has %d consumers attached", t.Name, consumers),
@@ -149,15 +166,30 @@ func (b *Broker) adminTopicSet(ctx context.Context, q *protocol.TopicSet) (any, 
 
 // adminTopicTruncate moves log_start: committed first, deleted later (R13).
 func (b *Broker) adminTopicTruncate(ctx context.Context, q *protocol.Truncate) (any, error) {
-	p, err := b.serving(ctx, q.Topic, max(q.Partition, 0), 0)
+	t, err := b.topicNamed(q.Topic)
 	if err != nil {
 		return nil, err
 	}
-	if p.log == nil {
-		return nil, protocol.Errorf(protocol.CodeNotReliable, "%s is not reliable and keeps nothing", p.topic)
+	if !t.Settings.Reliable {
+		return nil, protocol.Errorf(protocol.CodeNotReliable, "%s is not reliable and keeps nothing", t.Name)
 	}
-	if q.Partition < 0 && p.settings.Partitions > 1 {
-		return nil, protocol.Errorf(protocol.CodeBadRequest, "%s has %d partitions, each with offsets of its own: name one, as %s:0", p.topic, p.settings.Partitions, p.topic)
+	if q.Partition < 0 && t.Settings.Partitions > 1 {
+		return nil, protocol.Errorf(protocol.CodeBadRequest, "%s has %d partitions, each with offsets of its own: name one, as %s:0", t.Name, t.Settings.Partitions, t.Name)
+	}
+	here := *q
+	here.Topic, here.Partition = t.Name, max(q.Partition, 0)
+	owner, err := b.ownerOf(t, here.Partition)
+	if err != nil {
+		return nil, err
+	}
+	return onBroker(ctx, b, owner, opTruncate, &here, (*Broker).truncateHere)
+}
+
+// truncateHere truncates a partition that this broker owns.
+func (b *Broker) truncateHere(ctx context.Context, q *protocol.Truncate) (*protocol.Truncated, error) {
+	p, err := b.serving(ctx, q.Topic, q.Partition, 0)
+	if err != nil {
+		return nil, err
 	}
 	if end := p.log.Committed(); q.Before > end {
 		return nil, &protocol.Error{Code: protocol.CodeAboveEnd, Want: end, Text: fmt.Sprintf("%s ends at offset %d; nothing lies before %d that could go", p.name(), end, q.Before)}
@@ -187,6 +219,24 @@ func (b *Broker) moveLogStart(ctx context.Context, p *partition, to uint64) erro
 }
 
 func (b *Broker) adminTopicResolve(ctx context.Context, q *protocol.Resolve) (any, error) {
+	t, err := b.topicNamed(q.Topic)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := b.ownerOf(t, q.Partition)
+	if err != nil {
+		return nil, err
+	}
+	here := *q
+	here.Topic = t.Name
+	if _, err := onBrokerWithin(ctx, b, reportTime, owner, opResolve, &here, (*Broker).resolveHere); err != nil {
+		return nil, err
+	}
+	return protocol.Done{}, nil
+}
+
+// resolveHere settles ORPHANED or LOST ranges of a partition that this broker owns.
+func (b *Broker) resolveHere(ctx context.Context, q *protocol.Resolve) (*protocol.Done, error) {
 	p, err := b.serving(ctx, q.Topic, q.Partition, 0)
 	if err != nil {
 		return nil, err
@@ -202,7 +252,7 @@ func (b *Broker) adminTopicResolve(ctx context.Context, q *protocol.Resolve) (an
 	case "accept-gap":
 		mark.Status, mark.Accepted = state.RangeOrphaned, true
 	case "adopt":
-		return nil, protocol.Errorf(protocol.CodeUnsupported, "nothing to adopt: no store has returned with messages of a lost range")
+		return &protocol.Done{}, b.adopt(ctx, p, m, q)
 	default:
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "resolve: use lost, accept-gap or adopt")
 	}
@@ -223,7 +273,7 @@ func (b *Broker) adminTopicResolve(ctx context.Context, q *protocol.Resolve) (an
 	for _, s := range b.subscriptionsOf(p) {
 		notify(s.wake)
 	}
-	return protocol.Done{}, joinErrors(errs)
+	return &protocol.Done{}, joinErrors(errs)
 }
 
 func (b *Broker) adminTopicVerify(ctx context.Context, q *protocol.TopicArgs) (any, error) {
@@ -235,30 +285,83 @@ func (b *Broker) adminTopicVerify(ctx context.Context, q *protocol.TopicArgs) (a
 		return nil, protocol.Errorf(protocol.CodeNotReliable, "%s is not reliable and keeps nothing to verify", t.Name)
 	}
 	out := &protocol.VerifyReport{Partitions: []protocol.VerifyPartition{}}
-	for n := range t.Settings.Partitions {
-		if q.Partition >= 0 && n != uint32(q.Partition) {
+	for n := range int(t.Settings.Partitions) {
+		if q.Partition >= 0 && n != q.Partition {
 			continue
 		}
-		p, err := b.partition(ctx, partitionKey{t.ID, n})
+		owner, err := b.ownerOf(t, n)
 		if err != nil {
 			return nil, err
 		}
-		v := protocol.VerifyPartition{Partition: int(n), Findings: []protocol.VerifyFinding{}}
-		v.From, v.To = p.log.Start(), p.log.Committed()
-		m := b.meta.View().Partition(p.key.topic, p.key.n) // one view: damage found now becomes ORPHANED in a later one
-		v.Messages = messages(m, v.From, v.To)
-		err = p.log.Verify(func(d storage.Damage) {
-			v.Findings = append(v.Findings, protocol.VerifyFinding{From: d.From, To: d.To, Tier: "hot", File: d.File, At: d.At, What: d.Err.Error()})
-			v.Messages -= messages(m, d.From, d.To)
-			p.sawDamage(d)
-		})
+		here := &protocol.TopicArgs{Topic: t.Name, Partition: n}
+		v, err := onBrokerWithin(ctx, b, verifyTime, owner, opVerify, here, (*Broker).verifyHere)
 		if err != nil {
-			return nil, fmt.Errorf("verify %s: %w", p.name(), err)
+			return nil, err
 		}
-		_, v.Bytes = p.log.Bytes()
-		out.Partitions = append(out.Partitions, v)
+		out.Partitions = append(out.Partitions, *v)
 	}
 	return out, nil
+}
+
+// verifyHere reads a partition that this broker owns through, what other stores
+// hold of it included.
+func (b *Broker) verifyHere(ctx context.Context, q *protocol.TopicArgs) (*protocol.VerifyPartition, error) {
+	p, err := b.serving(ctx, q.Topic, q.Partition, 0)
+	if err != nil {
+		return nil, err
+	}
+	v := &protocol.VerifyPartition{Partition: q.Partition, Findings: []protocol.VerifyFinding{}}
+	v.From, v.To = p.log.Start(), p.log.Committed()
+	m := b.meta.View().Partition(p.key.topic, p.key.n) // one view: damage found now becomes ORPHANED in a later one
+	v.Messages = messages(m, v.From, v.To)
+	found := func(d storage.Damage, what string) {
+		v.Findings = append(v.Findings, protocol.VerifyFinding{From: d.From, To: d.To, Tier: "hot", File: d.File, At: d.At, What: what})
+		v.Messages -= messages(m, d.From, d.To)
+	}
+	err = p.log.Verify(func(d storage.Damage) {
+		found(d, d.Err.Error())
+		p.sawDamage(d)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("verify %s: %w", p.name(), err)
+	}
+	_, v.Bytes = p.log.Bytes()
+	return v, b.verifyElsewhere(ctx, p, m, v, found)
+}
+
+// verifyElsewhere reads what only other stores hold.
+func (b *Broker) verifyElsewhere(ctx context.Context, p *partition, m *state.Partition, v *protocol.VerifyPartition, found func(storage.Damage, string)) error {
+	if m == nil {
+		return nil
+	}
+	for i := range m.Ranges {
+		rg := &m.Ranges[i]
+		if !lacks(rg, b.self().Store) {
+			continue
+		}
+		for at := max(rg.Start, v.From); at < rg.End; {
+			got, err := b.fetchPage(ctx, p.key, at, rg.End, false)
+			damaged, is := errors.AsType[*storage.Damage](err)
+			away, gone := errors.AsType[*awayError](err)
+			switch {
+			case err == nil:
+				v.Bytes += int64(len(got.data))
+				at = got.end
+			case is:
+				found(*damaged, damaged.Err.Error())
+				p.sawDamage(*damaged)
+				at = damaged.To
+			case gone:
+				found(storage.Damage{From: at, To: rg.End, File: "broker " + strings.Join(away.Brokers, " and ")}, "not verified: "+away.Error())
+				at = rg.End
+			case errors.Is(err, errStale):
+				return protocol.Errorf(protocol.CodeNotReady, "what %s consists of has changed meanwhile: verify it again", p.name())
+			default:
+				return fmt.Errorf("verify %s: %w", p.name(), err)
+			}
+		}
+	}
+	return nil
 }
 
 // messages is how many offsets of [from, to) the metadata says a message has:
@@ -320,16 +423,8 @@ func (b *Broker) adminSubSet(ctx context.Context, q *protocol.SubCreate) (any, e
 		return nil, fmt.Errorf("set subscription %s: %w", q.Subscription, err)
 	}
 	// Consumers attach again and find the new settings; nothing is lost.
-	why := protocol.Errorf(protocol.CodeShuttingDown, "the settings of subscription %s changed; attach again", q.Subscription)
-	subs := b.running(t.ID, q.Subscription)
-	for _, s := range subs {
-		s.close(why)
-	}
-	b.cursors.commit(ctx) // whoever attaches next begins with what was acknowledged
-	for n, s := range subs {
-		b.unlist(partitionKey{t.ID, n}, s)
-	}
-	return protocol.Done{}, nil
+	return protocol.Done{}, b.endSubscription(ctx, t, m,
+		protocol.Errorf(protocol.CodeShuttingDown, "the settings of subscription %s changed; attach again", q.Subscription))
 }
 
 // adminTime bounds an operation that came over HTTP.

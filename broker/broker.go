@@ -22,20 +22,21 @@ import (
 // Broker is one node: it serves the partitions it owns to clients. Open makes
 // one that is ready, Run serves until its context ends.
 type Broker struct {
-	cfg      Config
-	log      *slog.Logger
-	ctx      context.Context // ends when the broker shuts down
-	cancel   context.CancelFunc
-	store    *storage.Store
-	archive  *archive
-	meta     *meta.Node
-	clients  net.Listener
-	http     *httpServer
-	metrics  *metrics
-	frames   *protocol.Budget
-	wg       sync.WaitGroup // everything that runs beside Run
-	lastConn atomic.Uint64
-	ready    atomic.Bool
+	cfg       Config
+	log       *slog.Logger
+	ctx       context.Context // ends when the broker shuts down
+	cancel    context.CancelFunc
+	store     *storage.Store
+	archive   *archive
+	transfers transfers
+	meta      *meta.Node
+	clients   net.Listener
+	http      *httpServer
+	metrics   *metrics
+	frames    *protocol.Budget
+	wg        sync.WaitGroup // everything that runs beside Run
+	lastConn  atomic.Uint64
+	ready     atomic.Bool
 
 	operations map[string]operation
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -57,59 +59,65 @@ func (b *Broker) adminTopicDescribe(ctx context.Context, q *protocol.TopicArgs) 
 		RetentionMS: t.Settings.RetentionTime.Milliseconds(), RetentionBytes: int64(t.Settings.RetentionBytes),
 		Partitions: []protocol.PartitionDescription{}, Subscriptions: []protocol.SubDescription{},
 	}
-	for m := range view.Partitions(t.ID) {
-		if q.Partition >= 0 && m.Number != uint32(q.Partition) {
-			continue
-		}
-		p, err := b.partition(ctx, partitionKey{t.ID, m.Number})
-		out.Partitions = append(out.Partitions, b.describePartition(view, t, m, p, err))
-		if p != nil && p.level() == protocol.LevelInterval {
-			out.Sync = "interval"
-		}
-	}
-	if len(out.Partitions) == 0 {
+	subs := slices.Collect(view.Subscriptions(t.ID))
+	g := b.gather(ctx, view, t, q.Partition, namesOf(subs))
+	if out.Partitions, out.Sync = g.partitions(), g.sync; len(out.Partitions) == 0 {
 		return nil, protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %d partitions, numbered from 0; there is no partition %d", t.Name, t.Settings.Partitions, q.Partition)
 	}
-	for m := range view.Subscriptions(t.ID) {
-		d, err := b.describeSubscription(ctx, t, m)
-		if err != nil {
-			return nil, err
-		}
-		out.Subscriptions = append(out.Subscriptions, *d)
+	// A subscription is shown whole, also when one partition was asked for.
+	if q.Partition >= 0 && len(subs) > 0 {
+		g = b.gather(ctx, view, t, -1, namesOf(subs))
+	}
+	for _, m := range subs {
+		out.Subscriptions = append(out.Subscriptions, *describeSubscription(m, g))
 	}
 	return out, nil
 }
 
-// describePartition says what is known of a partition; p is nil when it could
-// not be opened, and err says why.
-func (b *Broker) describePartition(view *state.View, t *state.Topic, m *state.Partition, p *partition, err error) protocol.PartitionDescription {
+func namesOf(subs []*state.Subscription) []string {
+	out := make([]string, len(subs))
+	for i, m := range subs {
+		out[i] = m.Name
+	}
+	return out
+}
+
+// describePartition says what is known of a partition; p is nil when it is not
+// served here, and err says why.
+func (b *Broker) describePartition(view *state.View, m *state.Partition, p *partition, err error) protocol.PartitionDescription {
 	d := protocol.PartitionDescription{
 		Partition: int(m.Number), Epoch: m.Epoch, State: lower(m.State.String()), LogStart: m.LogStart, Ceiling: m.Ceiling,
-		NextOffset: m.Floor, CommittedEnd: m.Floor, Ranges: []protocol.RangeDescription{},
+		NextOffset: m.Floor, CommittedEnd: m.Floor, Protected: m.Floor, ColdEnd: m.LogStart, Ranges: []protocol.RangeDescription{},
 	}
 	if s := view.Store(m.Owner.Store); s != nil {
 		d.Owner = s.Broker
 	}
-	if p == nil {
-		d.State = "failed"
-		if err != nil {
-			d.Reason = err.Error()
-		}
-		return d
+	if m.State == state.Sealing {
+		d.Reason = "moving to broker " + b.brokerName(m.Target.Store)
 	}
-	p.mu.Lock()
-	d.Producers = len(p.producers)
-	p.mu.Unlock()
-	if p.log == nil {
+	if p == nil && err != nil {
+		d.State, d.Reason = "failed", err.Error()
+	}
+	if p != nil {
+		p.mu.Lock()
+		d.Producers = len(p.producers)
+		p.mu.Unlock()
+	}
+	if p != nil && p.log == nil {
 		d.NextOffset = p.live.next()
 		d.CommittedEnd, d.LogStart = d.NextOffset, d.NextOffset
 		return d
 	}
-	d.LogStart, d.NextOffset, d.CommittedEnd, d.Ceiling = p.log.Start(), p.log.Next(), p.log.Committed(), p.log.Ceiling()
-	d.Protected, d.ColdEnd = d.NextOffset, d.LogStart // without a write buffer nothing is protected; without a cold tier nothing is cold
-	d.Segments, d.Bytes = p.log.Bytes()
+	if p != nil {
+		d.LogStart, d.NextOffset, d.CommittedEnd, d.Ceiling = p.log.Start(), p.log.Next(), p.log.Committed(), p.log.Ceiling()
+		d.Protected, d.ColdEnd = d.NextOffset, d.LogStart // without a write buffer nothing is protected; without a cold tier nothing is cold
+		d.Segments, d.Bytes = p.log.Bytes()
+	}
 	for i := range m.Ranges {
 		d.Ranges = append(d.Ranges, describeRange(view, &m.Ranges[i], d.NextOffset))
+	}
+	if p == nil {
+		return d
 	}
 	for _, x := range p.damaged.all() {
 		d.Ranges = append(d.Ranges, protocol.RangeDescription{
@@ -125,14 +133,34 @@ func describeRange(view *state.View, r *state.Range, next uint64) protocol.Range
 	if r.Status == state.RangeOpen {
 		d.End = next
 	}
+	var away []string
 	for _, id := range r.Stores {
 		name := id.String()
 		if s := view.Store(id); s != nil {
 			name = s.Broker
+			if s.Status == state.StoreLost || s.Clean {
+				away = append(away, name+" ("+statusOf(s)+")")
+			}
 		}
 		d.Stores = append(d.Stores, name)
 	}
+	switch {
+	case r.Status == state.RangeOrphaned && r.Accepted:
+		d.Detail = "consumers may pass it"
+	case r.Status == state.RangeOrphaned && len(away) == len(r.Stores):
+		d.Detail = "may come back with broker " + strings.Join(away, " or ")
+	case r.Status == state.RangeSealed && len(away) == len(r.Stores):
+		d.Detail = "pending until broker " + strings.Join(away, " or ") + " is back"
+	}
 	return d
+}
+
+// statusOf is the state of a store as people read it.
+func statusOf(s *state.Store) string {
+	if s.Clean && (s.Status == state.StoreActive || s.Status == state.StoreDraining || s.Status == state.StoreDrained) {
+		return "stopped"
+	}
+	return s.Status.String()
 }
 
 func lower(s string) string {
@@ -163,28 +191,17 @@ func (p *partition) shell(m *state.Subscription) (*subscription, error) {
 	return s, nil
 }
 
-func (b *Broker) describeSubscription(ctx context.Context, t *state.Topic, m *state.Subscription) (*protocol.SubDescription, error) {
+// describeSubscription says what was gathered of a subscription.
+func describeSubscription(m *state.Subscription, g *gathered) *protocol.SubDescription {
 	o := &m.Options
-	d := &protocol.SubDescription{
-		Name: m.Name, Type: m.Type.String(), Partitions: []protocol.SubPartition{},
+	return &protocol.SubDescription{
+		Name: m.Name, Type: m.Type.String(), Partitions: g.subscription(m),
 		Options: protocol.SubOptions{
 			MaxUnacked: int(o.MaxUnacked), AckTimeoutMS: o.AckTimeout.Milliseconds(), MaxRedeliver: int(o.MaxRedelivery),
 			BackoffMS: o.BackoffBase.Milliseconds(), BackoffCapMS: o.BackoffCap.Milliseconds(),
 			BackoffFixed: o.BackoffBase != 0 && o.BackoffBase == o.BackoffCap,
 		},
 	}
-	for n := range t.Settings.Partitions {
-		p, err := b.partition(ctx, partitionKey{t.ID, n})
-		if err != nil {
-			return nil, err
-		}
-		s, err := p.shell(m)
-		if err != nil {
-			return nil, err
-		}
-		d.Partitions = append(d.Partitions, s.describe())
-	}
-	return d, nil
 }
 
 // describe says where a subscription stands on its partition and why it does not move.
@@ -201,7 +218,10 @@ func (s *subscription) describe() protocol.SubPartition {
 	switch {
 	case s.gapSince != 0:
 		left := (s.gapSince + int64(s.b.cfg.GapWait) - s.now()) / 1e9
-		d.State = fmt.Sprintf("waiting at a gap: the messages there may come back; passes it in %d s", max(left, 0))
+		d.State = fmt.Sprintf("waiting at a gap: the messages [%d, %d) may come back%s; passes it in %d s",
+			s.gap.from, s.gap.to, s.part.b.maybeWith(s.part, s.gap.from), max(left, 0))
+	case s.away != nil:
+		d.State = fmt.Sprintf("waiting for broker %s, which is away and holds the messages [%d, %d)", strings.Join(s.away.Brokers, " or "), s.away.From, s.away.To)
 	case d.State == "ready" && e.Fresh >= end && e.Waiting == 0:
 		d.State = "at the end of the log"
 	}
@@ -218,18 +238,37 @@ func (s *subscription) describe() protocol.SubPartition {
 	return d
 }
 
+// maybeWith names the brokers that an offset may come back with.
+func (b *Broker) maybeWith(p *partition, offset uint64) string {
+	m := b.meta.View().Partition(p.key.topic, p.key.n)
+	if m == nil {
+		return ""
+	}
+	rg := m.Range(offset)
+	if rg == nil || rg.Status != state.RangeOrphaned || slices.Contains(rg.Stores, b.self().Store) {
+		return ""
+	}
+	var names []string
+	for _, id := range rg.Stores {
+		names = append(names, b.brokerName(id))
+	}
+	return " with broker " + strings.Join(names, " or ")
+}
+
 func (b *Broker) adminSubList(ctx context.Context, q *protocol.TopicArgs) (any, error) {
 	t, err := b.topicNamed(q.Topic)
 	if err != nil {
 		return nil, err
 	}
+	view := b.meta.View()
 	out := &protocol.SubList{Subscriptions: []protocol.SubDescription{}}
-	for m := range b.meta.View().Subscriptions(t.ID) {
-		d, err := b.describeSubscription(ctx, t, m)
-		if err != nil {
-			return nil, err
-		}
-		out.Subscriptions = append(out.Subscriptions, *d)
+	subs := slices.Collect(view.Subscriptions(t.ID))
+	if len(subs) == 0 {
+		return out, nil
+	}
+	g := b.gather(ctx, view, t, -1, namesOf(subs))
+	for _, m := range subs {
+		out.Subscriptions = append(out.Subscriptions, *describeSubscription(m, g))
 	}
 	return out, nil
 }
@@ -239,31 +278,12 @@ func (b *Broker) adminSubDescribe(ctx context.Context, q *protocol.SubArgs) (any
 	if err != nil {
 		return nil, err
 	}
-	m := b.meta.View().Subscription(t.ID, q.Subscription)
+	view := b.meta.View()
+	m := view.Subscription(t.ID, q.Subscription)
 	if m == nil {
 		return nil, protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", t.Name, q.Subscription)
 	}
-	return b.describeSubscription(ctx, t, m)
-}
-
-func (b *Broker) adminStatus(context.Context, *struct{}) (any, error) {
-	view := b.meta.View()
-	cluster := view.Cluster()
-	out := &protocol.Status{
-		Cluster: cluster.Name, ClusterID: fmt.Sprintf("%x", cluster.ID[:]), Broker: b.cfg.Name, Release: b.cfg.Release,
-		Ready: b.ready.Load() && b.meta.Ready(), Degraded: b.degraded(), Topics: view.TopicCount(), Brokers: []protocol.BrokerStatus{},
-	}
-	leader := b.meta.Status().Leader
-	for s := range view.Stores() {
-		if s.ID.String() == leader {
-			out.Leader = s.Broker
-		}
-		out.Brokers = append(out.Brokers, protocol.BrokerStatus{
-			Name: s.Broker, Store: s.ID.String(), Address: s.Addresses.Client, State: s.Status.String(),
-			Voter: true, Incarnation: s.Incarnation,
-		})
-	}
-	return out, nil
+	return describeSubscription(m, b.gather(ctx, view, t, -1, []string{m.Name})), nil
 }
 
 // subscriptionsOf returns the subscriptions in use on a partition.

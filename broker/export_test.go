@@ -99,3 +99,6 @@ func (b *Broker) Incarnation() uint64 { return b.self().Incarnation }
 
 // Abandon closes everything without giving anything back, as a process that is killed.
 func (b *Broker) Abandon() error { return b.shut(nil) }
+
+// BrokerName is how people call a store.
+func (b *Broker) BrokerName(id state.StoreID) string { return b.brokerName(id) }

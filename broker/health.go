@@ -14,6 +14,9 @@ func (b *Broker) degraded() []string {
 	if err := b.store.Err(); err != nil {
 		out = append(out, "storage failed: "+err.Error())
 	}
+	if !b.leased() {
+		out = append(out, "no lease: this broker has lost touch with the cluster's leader and takes no messages")
+	}
 	if b.store.Full() != nil {
 		out = append(out, "storage full: no message is taken until space is free again")
 	}

@@ -128,7 +128,8 @@ func (b *Broker) degradedNow() []string {
 	if !b.ready.Load() {
 		return []string{}
 	}
-	return b.degraded()
+	view := b.meta.View()
+	return append(b.degraded(), takeTally(view).reasons(view)...)
 }
 
 // maxHTTPBody bounds the argument of an operation.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage"
 )
@@ -526,4 +527,66 @@ func (r *repeats) offsets() state.Offsets {
 	slices.SortFunc(r.found, func(a, b state.OffsetRange) int { return cmp.Compare(a.Start, b.Start) })
 	r.found = joined(r.found)
 	return r.found
+}
+
+// adopt makes what returned stores hold of LOST ranges fetchable again; no
+// subscription gets it (R15).
+func (b *Broker) adopt(ctx context.Context, p *partition, m *state.Partition, q *protocol.Resolve) error {
+	var last error
+	adopted := 0
+	for i := range m.Ranges {
+		rg := &m.Ranges[i]
+		if rg.Status != state.RangeLost || rg.Start < q.From || q.To != 0 && rg.End > q.To {
+			continue
+		}
+		for _, id := range rg.Stores {
+			s := b.meta.View().Store(id)
+			if s == nil || s.Status == state.StoreLost || s.Status == state.StoreRemoved || s.Clean || id == b.self().Store {
+				continue
+			}
+			n, err := b.historian.adoptRange(ctx, p, rg, state.Owner{Store: id, Incarnation: s.Incarnation})
+			adopted, last = adopted+n, err
+			if n > 0 {
+				break
+			}
+		}
+	}
+	if adopted > 0 {
+		return nil
+	}
+	if last != nil {
+		return last
+	}
+	return protocol.Errorf(protocol.CodeBadRequest, "nothing to adopt: no store has returned with messages of a lost range of %s", p.name())
+}
+
+// adoptRange takes what a store has of a LOST range, and returns how many parts that were.
+func (h *historian) adoptRange(ctx context.Context, p *partition, rg *state.Range, from state.Owner) (int, error) {
+	h.mu.Lock()
+	busy := h.busy[p.key]
+	h.busy[p.key] = true
+	h.mu.Unlock()
+	if busy {
+		return 0, protocol.Errorf(protocol.CodeNotReady, "history of %s is being copied just now", p.name())
+	}
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.busy, p.key)
+	}()
+	ans, err := h.b.report(ctx, p, rg.Start, rg, from)
+	if err != nil {
+		return 0, err
+	}
+	parts := ans.sound(rg.Start)
+	if err := h.copyReturned(ctx, p, rg, parts, sentIndex{}); err != nil {
+		return 0, err
+	}
+	for i, w := range parts {
+		c := &state.RestoreRange{From: w.from, End: w.to, To: w.to, Stores: []state.StoreID{h.b.self().Store}, Adopt: true}
+		if err := h.restore(ctx, p, c); err != nil {
+			return i, err
+		}
+	}
+	return len(parts), nil
 }

@@ -13,10 +13,23 @@ import (
 
 // The requests that brokers make of each other, beside those of package cluster.
 const (
-	opMeta     = "meta"         // a proposal or barrier for the leader
-	opPosition = "position"     // find a position on a partition that the other owns
-	opPrepare  = "move.prepare" // get ready to own a partition
-	opFetch    = "log.fetch"    // batches of a range that the other holds
+	opMeta     = "meta"           // a proposal or barrier for the leader
+	opPosition = "position"       // find a position on a partition that the other owns
+	opPrepare  = "move.prepare"   // get ready to own a partition
+	opFetch    = "log.fetch"      // batches of a range that the other holds
+	opDescribe = "admin.describe" // what the other knows of partitions that it owns
+	opTruncate = "admin.truncate"
+	opVerify   = "admin.verify"
+	opResolve  = "admin.resolve"
+	opUsers    = "admin.users"  // how many consumers there are
+	opEnd      = "admin.end"    // end the consumers of a subscription
+	opReset    = "admin.reset"  // a subscription was moved
+	opServes   = "admin.serves" // wait until the other serves a partition
+	opNotes    = "admin.notes"  // what the leader knows of the cluster, in words
+	opPromote  = "admin.promote"
+	opDemote   = "admin.demote"
+	opSnapshot = "admin.snapshot"
+	opRestore  = "admin.restore"
 	opReport   = "range.report" // what the other has of a range after it was away
 	opSettled  = "move.settled" // its last cursors are committed
 )
@@ -32,6 +45,19 @@ func (b *Broker) handlePeers() {
 		opPrepare:  serve(b, (*Broker).servePrepare),
 		opSettled:  serve(b, (*Broker).serveSettled),
 		opFetch:    b.serveFetch,
+		opDescribe: serve(b, (*Broker).describeHere),
+		opTruncate: serve(b, (*Broker).truncateHere),
+		opVerify:   serve(b, (*Broker).verifyHere),
+		opResolve:  serve(b, (*Broker).resolveHere),
+		opUsers:    serve(b, (*Broker).usersHere),
+		opEnd:      serve(b, (*Broker).endHere),
+		opReset:    serve(b, (*Broker).resetHere),
+		opServes:   serve(b, (*Broker).servesHere),
+		opNotes:    serve(b, (*Broker).notesHere),
+		opPromote:  serve(b, (*Broker).promoteHere),
+		opDemote:   serve(b, (*Broker).demoteHere),
+		opSnapshot: serve(b, (*Broker).snapshotHere),
+		opRestore:  serve(b, (*Broker).restoreHere),
 		opReport:   serve(b, (*Broker).serveReport),
 	} {
 		b.cluster.Handle(op, do)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -92,10 +93,12 @@ func (w wired) Accept() (net.Conn, error) {
 	}
 }
 
-// freePort finds an address of this machine that nobody listens on.
+// freePort finds an address of this machine that nobody listens on, for TCP and
+// UDP. It lies on a loopback address of its own: from 127.0.0.1 a connection may
+// leave through any port in the meantime.
 func freePort(t testing.TB) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250)))
 	if err != nil {
 		t.Fatal(err)
 	}

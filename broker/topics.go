@@ -333,7 +333,7 @@ func (b *Broker) resetCursors(ctx context.Context, t *state.Topic, name string, 
 	if err != nil {
 		return nil, fmt.Errorf("reset subscription %s of %s: %w", name, t.Name, err)
 	}
-	shells := b.running(t.ID, name) // looked up after the commit: one that begins later reads it
+	done := make([]state.CursorReset, 0, len(todo))
 	for i, r := range todo {
 		switch err := errs[i]; {
 		case errors.Is(err, state.ErrStaleGeneration):
@@ -342,13 +342,37 @@ func (b *Broker) resetCursors(ctx context.Context, t *state.Topic, name string, 
 		case err != nil:
 			return nil, fmt.Errorf("reset subscription %s on %s:%d: %w", name, t.Name, r.Partition, err)
 		}
-		if s := shells[r.Partition]; s != nil && s.id == m.ID {
+		done = append(done, r)
+	}
+	q := &resetArg{usersArg: usersArg{Topic: t.ID[:], Subscription: name, Index: b.meta.View().Index()}, ID: m.ID, Entries: done}
+	if _, err := onOwners(ctx, b, t, opReset, q, (*Broker).resetHere); err != nil {
+		b.log.Info("a broker follows the reset of a subscription a little later", "topic", t.Name, "subscription", name, "err", err)
+	}
+	return lost, nil
+}
+
+// resetArg tells owners of a committed reset.
+type resetArg struct {
+	usersArg
+	ID      uint64              `msgpack:"d"`
+	Entries []state.CursorReset `msgpack:"e"`
+}
+
+// resetHere lets the shells of this broker follow a committed reset.
+func (b *Broker) resetHere(ctx context.Context, q *resetArg) (*protocol.Done, error) {
+	t, err := b.topicOf(ctx, q.Topic, q.Index)
+	if err != nil {
+		return nil, err
+	}
+	shells := b.running(t.ID, q.Subscription) // looked up after the commit: one that begins later reads it
+	for _, r := range q.Entries {
+		if s := shells[r.Partition]; s != nil && s.id == q.ID {
 			if err := s.reset(r.Generation, r.Start); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return lost, nil
+	return &protocol.Done{}, nil
 }
 
 // running returns the shells of a subscription by partition.
@@ -393,12 +417,11 @@ func (b *Broker) deleteSubscription(ctx context.Context, q *protocol.SubArgs) er
 	if m == nil {
 		return protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", t.Name, q.Subscription)
 	}
-	subs := b.running(t.ID, q.Subscription)
-	for _, s := range subs {
-		s.mu.Lock()
-		n := len(s.consumers)
-		s.mu.Unlock()
-		if n > 0 && !q.Force {
+	if n, err := b.consumersEverywhere(ctx, t, q.Subscription); !q.Force {
+		if err != nil {
+			return err
+		}
+		if n > 0 {
 			return protocol.Errorf(protocol.CodeSubscriptionInUse, "subscription %s of %s has %d consumers attached", q.Subscription, t.Name, n)
 		}
 	}
@@ -406,11 +429,91 @@ func (b *Broker) deleteSubscription(ctx context.Context, q *protocol.SubArgs) er
 		return fmt.Errorf("delete subscription %s of %s: %w", q.Subscription, t.Name, err)
 	}
 	why := protocol.Errorf(protocol.CodeNoSuchSub, "subscription %s of %s was deleted", q.Subscription, t.Name)
-	for n, s := range subs {
-		s.close(why)
-		b.unlist(partitionKey{t.ID, n}, s)
+	if err := b.endSubscription(ctx, t, m, why); err != nil {
+		b.log.Info("a broker ends the consumers of a deleted subscription a little later", "topic", t.Name, "subscription", m.Name, "err", err)
 	}
 	return nil
+}
+
+// usersArg names a subscription of a topic, or with "" all there are.
+type usersArg struct {
+	Topic        []byte `msgpack:"t"`
+	Subscription string `msgpack:"s"`
+	Index        uint64 `msgpack:"i"`
+}
+
+type usersAnswer struct {
+	Consumers int `msgpack:"c"`
+}
+
+// consumersEverywhere counts consumers on all brokers.
+func (b *Broker) consumersEverywhere(ctx context.Context, t *state.Topic, subscription string) (n int, err error) {
+	q := &usersArg{Topic: t.ID[:], Subscription: subscription, Index: b.meta.View().Index()}
+	answers, err := onOwners(ctx, b, t, opUsers, q, (*Broker).usersHere)
+	for _, a := range answers {
+		if a != nil {
+			n += a.Consumers
+		}
+	}
+	if err != nil {
+		return n, fmt.Errorf("count the consumers of %s: %w", t.Name, err)
+	}
+	return n, nil
+}
+
+// usersHere counts the consumers on this broker.
+func (b *Broker) usersHere(ctx context.Context, q *usersArg) (*usersAnswer, error) {
+	t, err := b.topicOf(ctx, q.Topic, q.Index)
+	if err != nil {
+		return nil, err
+	}
+	if q.Subscription == "" {
+		return &usersAnswer{b.consumers(t)}, nil
+	}
+	n := 0
+	for _, s := range b.running(t.ID, q.Subscription) {
+		s.mu.Lock()
+		n += len(s.consumers)
+		s.mu.Unlock()
+	}
+	return &usersAnswer{n}, nil
+}
+
+// endArg ends the consumers of a subscription.
+type endArg struct {
+	usersArg
+	ID   uint64        `msgpack:"d"`
+	Code protocol.Code `msgpack:"c"`
+	Why  string        `msgpack:"w"`
+}
+
+// endSubscription ends the consumers of a subscription on all brokers, and has
+// what they acknowledged committed: whoever attaches next begins there.
+func (b *Broker) endSubscription(ctx context.Context, t *state.Topic, m *state.Subscription, why *protocol.Error) error {
+	q := &endArg{usersArg: usersArg{Topic: t.ID[:], Subscription: m.Name, Index: b.meta.View().Index()}, ID: m.ID, Code: why.Code, Why: why.Text}
+	_, err := onOwners(ctx, b, t, opEnd, q, (*Broker).endHere)
+	return err
+}
+
+func (b *Broker) endHere(ctx context.Context, q *endArg) (*protocol.Done, error) {
+	t, err := b.topicOf(ctx, q.Topic, q.Index)
+	if err != nil {
+		return nil, err
+	}
+	why := protocol.Errorf(q.Code, "%s", q.Why)
+	subs := b.running(t.ID, q.Subscription)
+	for n, s := range subs {
+		if s.id != q.ID {
+			delete(subs, n) // one of the same name, made since
+			continue
+		}
+		s.close(why)
+	}
+	b.cursors.commit(ctx)
+	for n, s := range subs {
+		b.unlist(partitionKey{t.ID, n}, s)
+	}
+	return &protocol.Done{}, nil
 }
 
 // unlist forgets a subscription that was closed.

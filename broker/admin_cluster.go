@@ -1,0 +1,406 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danubemq/danube/cluster"
+	"github.com/danubemq/danube/meta"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+// brokerNamed returns the store that a person means: by the broker's name, or by
+// the first digits of the store's id. Removed ones are found by their id alone.
+func brokerNamed(view *state.View, name string) (*state.Store, error) {
+	if name == "" {
+		return nil, protocol.Errorf(protocol.CodeBadRequest, "no broker is named")
+	}
+	var byName, byID []*state.Store
+	for s := range view.Stores() {
+		if s.Broker == name && s.Status != state.StoreRemoved {
+			byName = append(byName, s)
+		}
+		if strings.HasPrefix(s.ID.String(), strings.ToLower(name)) {
+			byID = append(byID, s)
+		}
+	}
+	found := byName
+	if len(found) == 0 {
+		found = byID
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return nil, protocol.Errorf(protocol.CodeBadRequest, "there is no broker %q; broker list names those there are", name)
+	}
+	var ids []string
+	for _, s := range found {
+		ids = append(ids, s.ID.String()+" ("+statusOf(s)+")")
+	}
+	return nil, protocol.Errorf(protocol.CodeBadRequest, "%q means several brokers: name one by its store: %s", name, strings.Join(ids, ", "))
+}
+
+func ownerOfStore(s *state.Store) state.Owner {
+	return state.Owner{Store: s.ID, Incarnation: s.Incarnation}
+}
+
+// tally is what the metadata say of brokers and of what is not as it should be.
+type tally struct {
+	owned    map[state.StoreID]int
+	only     map[state.StoreID]int // ranges whose only copy lies there
+	orphaned []string              // in words, at most mostNamed of them
+	orphans  int
+	moving   []string
+	moves    int
+	pending  map[state.StoreID]int // SEALED ranges whose stores are all away, by the first of them
+	noOwner  int
+}
+
+// mostNamed bounds how many partitions a reason names.
+const mostNamed = 3
+
+// takeTally walks over all partitions.
+func takeTally(view *state.View) *tally {
+	c := &tally{owned: map[state.StoreID]int{}, only: map[state.StoreID]int{}, pending: map[state.StoreID]int{}}
+	for t := range view.Topics("") {
+		for m := range view.Partitions(t.ID) {
+			c.add(view, t, m)
+		}
+	}
+	return c
+}
+
+func (c *tally) add(view *state.View, t *state.Topic, m *state.Partition) {
+	name := fmt.Sprintf("%s:%d", t.Name, m.Number)
+	owner := view.Store(m.Owner.Store)
+	c.owned[m.Owner.Store]++
+	if !serves(owner, m) {
+		c.noOwner++
+	}
+	if m.State == state.Sealing {
+		if c.moves++; len(c.moving) < mostNamed {
+			c.moving = append(c.moving, fmt.Sprintf("%s from %s to %s", name, nameIn(view, m.Owner.Store), nameIn(view, m.Target.Store)))
+		}
+	}
+	for i := range m.Ranges {
+		r := &m.Ranges[i]
+		if r.Status == state.RangeOrphaned {
+			if c.orphans++; len(c.orphaned) < mostNamed {
+				c.orphaned = append(c.orphaned, fmt.Sprintf("[%d, %d) of %s, on broker %s", r.Start, r.End, name, namesIn(view, r.Stores)))
+			}
+		}
+		if len(r.Stores) == 1 && r.Status != state.RangeLost {
+			c.only[r.Stores[0]]++
+		}
+		if r.Status == state.RangeSealed && len(r.Stores) > 0 && !slices.ContainsFunc(r.Stores, func(id state.StoreID) bool {
+			s := view.Store(id)
+			return s != nil && !s.Clean
+		}) {
+			c.pending[r.Stores[0]]++
+		}
+	}
+}
+
+func nameIn(view *state.View, id state.StoreID) string {
+	if s := view.Store(id); s != nil {
+		return s.Broker
+	}
+	return id.String()
+}
+
+func namesIn(view *state.View, ids []state.StoreID) string {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = nameIn(view, id)
+	}
+	return strings.Join(names, " and ")
+}
+
+// reasons says in words what of the cluster is not as it should be, as far as the metadata know.
+func (c *tally) reasons(view *state.View) []string {
+	var out []string
+	if c.noOwner > 0 {
+		out = append(out, fmt.Sprintf("%d partitions have no owner that serves them", c.noOwner))
+	}
+	if c.orphans > 0 {
+		out = append(out, fmt.Sprintf("%d ranges are orphaned: their messages may come back with a broker that is away: %s%s",
+			c.orphans, strings.Join(c.orphaned, "; "), more(c.orphans, len(c.orphaned))))
+	}
+	if c.moves > 0 {
+		out = append(out, fmt.Sprintf("%d partitions are moving: %s%s", c.moves, strings.Join(c.moving, "; "), more(c.moves, len(c.moving))))
+	}
+	for s := range view.Stores() {
+		if n := c.pending[s.ID]; n > 0 {
+			out = append(out, fmt.Sprintf("%d ranges are pending until broker %s is back", n, s.Broker))
+		}
+	}
+	return out
+}
+
+func more(n, named int) string {
+	if n <= named {
+		return ""
+	}
+	return fmt.Sprintf("; and %d more", n-named)
+}
+
+func (b *Broker) adminStatus(ctx context.Context, _ *struct{}) (any, error) {
+	view := b.meta.View()
+	c := view.Cluster()
+	t := takeTally(view)
+	out := &protocol.Status{
+		Cluster: c.Name, ClusterID: fmt.Sprintf("%x", c.ID[:]), Broker: b.cfg.Name, Release: b.cfg.Release,
+		Ready: b.notReady() == "", Topics: view.TopicCount(), Brokers: b.brokers(view, t), History: c.History,
+		Orphaned: t.orphans, Moving: t.moves, Ownerless: t.noOwner, Durability: b.durabilityWords(),
+	}
+	if leader, ok := b.meta.Leader(); ok {
+		out.Leader = b.brokerName(leader.Store)
+	}
+	out.Degraded = append(b.degraded(), t.reasons(view)...)
+	out.Degraded = append(out.Degraded, b.leaderNotes(ctx)...)
+	return out, nil
+}
+
+// durabilityWords says what the default level of a topic means here.
+func (b *Broker) durabilityWords() string {
+	return fmt.Sprintf("durability local: one copy, on %s's disk", b.cfg.Name)
+}
+
+// brokers lists those that are not removed.
+func (b *Broker) brokers(view *state.View, t *tally) []protocol.BrokerStatus {
+	voters, gossip := map[state.StoreID]bool{}, map[state.StoreID]cluster.Member{}
+	for _, s := range b.meta.Servers() {
+		voters[s.Store] = s.Voter
+	}
+	for _, m := range b.cluster.Members() {
+		gossip[m.Store] = m
+	}
+	leader, led := b.meta.Leader()
+	out := []protocol.BrokerStatus{}
+	for s := range view.Stores() {
+		if s.Status == state.StoreRemoved {
+			continue
+		}
+		x := protocol.BrokerStatus{
+			Name: s.Broker, Store: s.ID.String(), Address: s.Addresses.Client, State: statusOf(s), Voter: voters[s.ID], Incarnation: s.Incarnation,
+			Leader: led && leader.Store == s.ID, Peer: s.Addresses.Peer, HTTP: s.Addresses.HTTP, Partitions: t.owned[s.ID], OnlyCopies: t.only[s.ID],
+		}
+		if m, ok := gossip[s.ID]; ok && s.ID != b.self().Store {
+			x.Gossip = m.State.String()
+			if m.State != cluster.Alive {
+				x.Reason = fmt.Sprintf("%s for %v", m.State, b.cfg.Now().Sub(m.Since).Round(time.Second))
+			}
+		}
+		if s.ID == b.self().Store {
+			x.Applied = view.Index()
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+type notesAnswer struct {
+	Notes []string `msgpack:"n"`
+}
+
+// leaderNotes asks the leader what it knows: who is suspected, who lags, what cannot be moved.
+func (b *Broker) leaderNotes(ctx context.Context) []string {
+	leader, ok := b.meta.Leader()
+	if !ok {
+		return []string{"no leader is known: nothing can be decided"}
+	}
+	a, err := onBrokerWithin(ctx, b, notesTime, leader.Store, opNotes, &struct{}{}, (*Broker).notesHere)
+	if err != nil {
+		return []string{fmt.Sprintf("the leader, broker %s, does not answer: %v", b.brokerName(leader.Store), err)}
+	}
+	return a.Notes
+}
+
+// notesTime bounds how long a status waits for the leader.
+const notesTime = 2 * time.Second
+
+func (b *Broker) notesHere(context.Context, *struct{}) (*notesAnswer, error) {
+	return &notesAnswer{b.controller.Notes()}, nil
+}
+
+func (b *Broker) adminBrokerList(context.Context, *struct{}) (any, error) {
+	view := b.meta.View()
+	return &protocol.BrokerList{Brokers: b.brokers(view, takeTally(view))}, nil
+}
+
+// mostListed bounds the lists of broker describe.
+const mostListed = 1000
+
+func (b *Broker) adminBrokerDescribe(_ context.Context, q *protocol.BrokerArgs) (any, error) {
+	view := b.meta.View()
+	s, err := brokerNamed(view, q.Broker)
+	if err != nil {
+		return nil, err
+	}
+	out := &protocol.BrokerDescription{Owned: []protocol.BrokerPartition{}, Only: []protocol.BrokerRange{}}
+	all := b.brokers(view, takeTally(view))
+	if i := slices.IndexFunc(all, func(x protocol.BrokerStatus) bool { return x.Store == s.ID.String() }); i >= 0 {
+		out.BrokerStatus = all[i]
+	} else {
+		out.BrokerStatus = protocol.BrokerStatus{Name: s.Broker, Store: s.ID.String(), State: statusOf(s), Incarnation: s.Incarnation}
+	}
+	for m := range view.Held(s.ID) {
+		t := view.TopicByID(m.Topic)
+		if t == nil || t.Deleted() {
+			continue
+		}
+		if m.Owner.Store == s.ID && len(out.Owned) < mostListed {
+			out.Owned = append(out.Owned, protocol.BrokerPartition{Topic: t.Name, Partition: int(m.Number), Epoch: m.Epoch, State: lower(m.State.String())})
+		}
+		for i := range m.Ranges {
+			r := &m.Ranges[i]
+			if len(r.Stores) != 1 || r.Stores[0] != s.ID || r.Status == state.RangeLost || len(out.Only) == mostListed {
+				continue
+			}
+			d := describeRange(view, r, m.Floor)
+			out.Only = append(out.Only, protocol.BrokerRange{Topic: t.Name, Partition: int(m.Number), Start: d.Start, End: d.End, Status: d.Status})
+		}
+	}
+	return out, nil
+}
+
+func (b *Broker) adminBrokerDrain(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
+	return b.setStatus(ctx, q, state.StoreDraining, state.StoreDraining, state.StoreDrained)
+}
+
+func (b *Broker) adminBrokerActivate(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
+	return b.setStatus(ctx, q, state.StoreActive, state.StoreActive)
+}
+
+// setStatus changes what the cluster expects of a broker; done are the states in which that is so already.
+func (b *Broker) setStatus(ctx context.Context, q *protocol.BrokerArgs, to state.StoreStatus, done ...state.StoreStatus) (any, error) {
+	view := b.meta.View()
+	s, err := brokerNamed(view, q.Broker)
+	switch {
+	case err != nil:
+		return nil, err
+	case slices.Contains(done, s.Status):
+		return protocol.Done{}, nil
+	case s.Status == state.StoreLost:
+		return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s is lost and serves nothing", s.Broker),
+			Hint: "start it again, or take it out of the cluster with: danube broker remove " + s.Broker}
+	case s.Status == state.StoreRemoved:
+		return nil, protocol.Errorf(protocol.CodeBadRequest, "broker %s was removed from the cluster", s.Broker)
+	}
+	if to == state.StoreDraining && !slices.ContainsFunc(slices.Collect(view.Stores()), func(o *state.Store) bool {
+		return o.ID != s.ID && o.Status == state.StoreActive && !o.Clean
+	}) {
+		return nil, protocol.Errorf(protocol.CodeBadRequest, "broker %s cannot be drained: no other broker is active to take what it has", s.Broker)
+	}
+	if _, err := b.propose(ctx, &state.SetStore{Owner: ownerOfStore(s), Status: to}); err != nil {
+		return nil, fmt.Errorf("make broker %s %s: %w", s.Broker, to, err)
+	}
+	return protocol.Done{}, nil
+}
+
+func (b *Broker) adminBrokerRemove(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
+	view := b.meta.View()
+	s, err := brokerNamed(view, q.Broker)
+	if err != nil {
+		return nil, err
+	}
+	_, err = b.propose(ctx, &state.RemoveStore{Store: s.ID, Lose: q.Lose})
+	if errors.Is(err, state.ErrConflict) {
+		hint := "danube broker drain " + s.Broker + " moves what it has to others"
+		if s.Status == state.StoreLost {
+			hint = "with --lose what only its disk has is given up for good"
+		}
+		return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s cannot be removed: %v", s.Broker, err), Hint: hint}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("remove broker %s: %w", s.Broker, err)
+	}
+	return protocol.Done{}, nil
+}
+
+func (b *Broker) adminPromote(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
+	return onLeader(ctx, b, opPromote, q, (*Broker).promoteHere)
+}
+
+func (b *Broker) adminDemote(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
+	return onLeader(ctx, b, opDemote, q, (*Broker).demoteHere)
+}
+
+// changeTime bounds what the leader does for an operator.
+const changeTime = 30 * time.Second
+
+// onLeader has the leader do what it can alone. Where leadership has moved, it is
+// looked up again a few times.
+func onLeader[Q, A any](ctx context.Context, b *Broker, op string, q *Q, here func(*Broker, context.Context, *Q) (*A, error)) (*A, error) {
+	var last error
+	for range 10 {
+		leader, ok := b.meta.Leader()
+		if !ok {
+			last = protocol.Errorf(protocol.CodeNoLeader, "no leader is known")
+		} else {
+			a, err := onBrokerWithin(ctx, b, changeTime, leader.Store, op, q, here)
+			if coded := b.wireErrorOf(err); err == nil || coded != protocol.CodeNoLeader {
+				return a, err
+			}
+			last = err
+		}
+		wait(ctx, 200*time.Millisecond)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, last
+}
+
+// wireErrorOf is the code of an error, 0 for none.
+func (b *Broker) wireErrorOf(err error) protocol.Code {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, meta.ErrNotLeader):
+		return protocol.CodeNoLeader
+	}
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		return e.Code
+	}
+	return protocol.CodeInternal
+}
+
+func (b *Broker) promoteHere(ctx context.Context, q *protocol.BrokerArgs) (*protocol.Done, error) {
+	s, err := brokerNamed(b.meta.View(), q.Broker)
+	if err != nil {
+		return nil, err
+	}
+	return &protocol.Done{}, b.memberError(s, "given a vote", b.meta.Promote(ctx, s.ID))
+}
+
+func (b *Broker) demoteHere(ctx context.Context, q *protocol.BrokerArgs) (*protocol.Done, error) {
+	s, err := brokerNamed(b.meta.View(), q.Broker)
+	if err != nil {
+		return nil, err
+	}
+	if s.ID == b.self().Store {
+		// The leader cannot take its own vote: another leads first, and does it.
+		if err := b.meta.Transfer(ctx, nil); err != nil {
+			return nil, b.memberError(s, "demoted", err)
+		}
+		return nil, meta.ErrNotLeader
+	}
+	return &protocol.Done{}, b.memberError(s, "demoted", b.meta.Demote(ctx, s.ID))
+}
+
+func (b *Broker) memberError(s *state.Store, what string, err error) error {
+	if errors.Is(err, meta.ErrNotMember) || errors.Is(err, meta.ErrNoQuorum) {
+		return protocol.Errorf(protocol.CodeBadRequest, "broker %s cannot be %s: %v", s.Broker, what, err)
+	}
+	if err != nil {
+		return fmt.Errorf("broker %s is not %s: %w", s.Broker, what, err)
+	}
+	return nil
+}
