@@ -24,7 +24,7 @@ FIGURES_SLACK ?= 1
 # `make test PKGS=./storage/...` looks at a part.
 PKGS ?= ./...
 
-.PHONY: all build check fmt vet staticcheck rules test planted figures fuzz bench chaos reproducible clean
+.PHONY: all build check fmt vet staticcheck rules test planted figures fuzz bench chaos cluster reproducible clean
 
 all: build
 
@@ -87,6 +87,10 @@ fuzz:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# Three brokers on 127.0.0.11 to 13, in the background: scripts/cluster says how to use and stop them.
+cluster:
+	@scripts/cluster
 
 # The last line is the verdict.
 chaos:

@@ -43,7 +43,7 @@ func (a *app) brokerList() *cobra.Command {
 // brokerTable prints brokers for a person.
 func brokerTable(w io.Writer, brokers []protocol.BrokerStatus) error {
 	t := table{header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies"}}
-	for _, b := range brokers {
+	for _, b := range byName(brokers) {
 		state := b.State
 		if b.Reason != "" {
 			state += ": " + b.Reason

@@ -132,8 +132,7 @@ func TestStatusInWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"leader      none known to n1\n", "no leader is known", "danube cluster recover", "3 partitions without an owner", "2 ranges of offsets orphaned", "danube topic resolve TOPIC:N --lost",
-		"n3 is lost", "danube broker remove n3", "n4 is suspected", "n5 lags: 2,012 entries", "n6 is draining: 4 partitions to move, 1 range to copy",
+		"leader      none known to n1\n", "danube cluster recover", "danube topic resolve TOPIC:N --lost", "n3 is lost", "danube broker remove n3", "n4 is suspected", "n5 lags: 2,012 entries", "n6 is draining: 4 partitions to move, 1 range to copy",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, b.String())

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -76,9 +77,12 @@ func printStatus(w io.Writer, s protocol.Status) error {
 	for _, reason := range unwell(s) {
 		fmt.Fprintf(w, "degraded    %s\n", reason)
 	}
+	for _, hint := range statusHints(s) {
+		fmt.Fprintf(w, "hint        %s\n", hint)
+	}
 	fmt.Fprintln(w)
 	t := table{header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies", "applied"}}
-	for _, b := range s.Brokers {
+	for _, b := range byName(s.Brokers) {
 		state := b.State
 		if b.Reason != "" {
 			state += ": " + b.Reason
@@ -91,32 +95,45 @@ func printStatus(w io.Writer, s protocol.Status) error {
 // lagging is how many entries of the metadata a broker may be behind before it is said.
 const lagging = 1000
 
-// unwell is what is not well by the figures of a status, in words and with what to type. What the broker said of the
-// same broker in its own words is not said again.
+// unwell is what is not well with the brokers by the figures of a status, in words. The broker that answered has said in
+// its own words what it sees of suspicion and lag.
 func unwell(s protocol.Status) []string {
-	var out []string
-	if s.Leader == "" {
-		out = append(out, "no leader is known: fewer than half of the voters reach each other; nothing can be created or moved until they do. If they are lost for good: danube cluster recover")
-	}
-	if s.Ownerless > 0 {
-		out = append(out, plural(s.Ownerless, "partition")+" without an owner that serves: the leader finds one when the old owner's lease is over")
-	}
-	if s.Orphaned > 0 {
-		out = append(out, plural(s.Orphaned, "range")+" of offsets orphaned: what was acknowledged there lies on a broker that is away. Start that broker; if its disk is gone: danube topic resolve TOPIC:N --lost")
-	}
 	newest := uint64(0)
 	for _, b := range s.Brokers {
 		newest = max(newest, b.Applied)
 	}
-	for _, b := range s.Brokers {
-		if reason := brokerUnwell(b, newest); reason != "" && !named(s.Degraded, b.Name) {
+	var out []string
+	for _, b := range byName(s.Brokers) {
+		if reason := brokerUnwell(b, newest); reason != "" && (b.State != "active" || !named(s.Degraded, b.Name)) {
 			out = append(out, reason)
 		}
 	}
 	return out
 }
 
-// named reports whether one of the reasons begins with a broker, or speaks of it.
+// statusHints is what to type about what is not well.
+func statusHints(s protocol.Status) []string {
+	var out []string
+	if s.Leader == "" {
+		out = append(out, "start the voters that are down; if half of them or more are gone for good: danube cluster recover")
+	}
+	if s.Orphaned > 0 {
+		out = append(out, "start the brokers that orphaned ranges lie on; if a disk is gone for good: danube topic resolve TOPIC:N --lost")
+	}
+	for _, b := range byName(s.Brokers) {
+		if b.State == "lost" {
+			out = append(out, fmt.Sprintf("start %s again; if it is gone for good: danube broker remove %s", b.Name, b.Name))
+		}
+	}
+	return out
+}
+
+// byName is brokers in the order of their names.
+func byName(brokers []protocol.BrokerStatus) []protocol.BrokerStatus {
+	return slices.SortedStableFunc(slices.Values(brokers), func(a, b protocol.BrokerStatus) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// named reports whether one of the reasons speaks of a broker.
 func named(reasons []string, broker string) bool {
 	for _, r := range reasons {
 		for word := range strings.FieldsSeq(r) {
@@ -132,7 +149,7 @@ func named(reasons []string, broker string) bool {
 func brokerUnwell(b protocol.BrokerStatus, newest uint64) string {
 	switch {
 	case b.State == "lost":
-		return fmt.Sprintf("%s is lost: others serve its topics; start it again, or if it is gone for good: danube broker remove %s", b.Name, b.Name)
+		return b.Name + " is lost: others serve its topics"
 	case b.State == "stopped":
 		return b.Name + " was stopped in order: messages that lie only there can be read when it is back"
 	case b.Gossip == "suspect" || b.Gossip == "dead":
