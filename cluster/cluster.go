@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/danubemq/danube/cluster/founding"
 	"net"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ type Cluster struct {
 	leases *leases
 
 	mu      sync.Mutex // guards what follows; held while the founder writes its record
-	founder *founder
+	founder *founding.Founder
 	phase   string
 	rival   error // a second copy of the data directory runs
 
@@ -76,7 +77,7 @@ func open(ctx context.Context, cfg Config) (*Cluster, error) {
 		if disk.Cluster != [16]byte{} {
 			return nil, fmt.Errorf("%w: the cluster record names %x, the metadata %x", ErrWrongCluster, disk.Cluster, had)
 		}
-		disk = record{Cluster: had, Opened: true}
+		disk = founding.Record{Cluster: had, Opened: true}
 		if err := saveRecord(cfg.Dir, disk); err != nil {
 			return nil, err
 		}
@@ -84,9 +85,9 @@ func open(ctx context.Context, cfg Config) (*Cluster, error) {
 	var run [8]byte
 	rand.Read(run[:])
 	c := &Cluster{cfg: cfg, run: binary.LittleEndian.Uint64(run[:]), leases: newLeases(cfg.Lease), again: make(chan struct{}, 1), failed: make(chan struct{}), stop: make(chan struct{})}
-	c.founder = &founder{
-		self: cfg.Identity.Store, expect: cfg.Expect, alone: len(cfg.Seeds) == 0 && cfg.Expect <= 1, disk: disk,
-		save: func(r record) error { return saveRecord(cfg.Dir, r) },
+	c.founder = &founding.Founder{
+		Self: cfg.Identity.Store, Expect: cfg.Expect, Alone: len(cfg.Seeds) == 0 && cfg.Expect <= 1, Disk: disk,
+		Save: func(r founding.Record) error { return saveRecord(cfg.Dir, r) },
 	}
 	c.id.Store(&disk.Cluster)
 	c.peers = newPeers(cfg.PeerListener, cfg.Dial, c.hello, cfg.Log)
@@ -251,7 +252,7 @@ func (c *Cluster) servers() []meta.Server {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return servers(c.founder.disk.Voters)
+	return servers(c.founder.Disk.Voters)
 }
 
 // LeaseValid says whether this broker may act as an owner (R8). It costs an atomic load and a look at the clock.

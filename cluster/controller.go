@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"github.com/danubemq/danube/cluster/plan"
 	"log/slog"
 	"slices"
 	"sync"
@@ -28,7 +29,7 @@ type Duties struct {
 // controller gathers what the planner must know and proposes what it answers.
 type Controller struct {
 	office  office
-	set     settings
+	set     plan.Settings
 	log     *slog.Logger
 	metrics *controllerMetrics
 
@@ -48,7 +49,7 @@ type office struct {
 	barrier    func(ctx context.Context) error
 	unwell     func() string // why this node must not judge others, as far as it knows itself; empty: it may
 	servers    func() []meta.Server
-	change     func(ctx context.Context, a action) error // of Raft's configuration
+	change     func(ctx context.Context, a plan.Action) error // of Raft's configuration
 	lease      func(store state.StoreID) (g granted, until time.Time)
 	condemn    func(o state.Owner, term uint64) bool // no lease while the loss is being decided; false: it has one
 	pardon     func(o state.Owner)
@@ -80,10 +81,10 @@ func (c *Controller) Notes() []string {
 	return c.notes
 }
 
-func (c *Controller) publish(notes []remark) {
+func (c *Controller) publish(notes []plan.Note) {
 	var texts []string
 	for _, n := range notes {
-		texts = append(texts, n.text)
+		texts = append(texts, n.Text)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,11 +157,11 @@ type reign struct {
 	term      uint64
 	since     time.Time // when it began to count
 	turned    time.Time // when it looked last
-	proof     span
+	proof     plan.Span
 	index     uint64
 	indexAt   time.Time
-	memory    *memory
-	census    *census
+	memory    *plan.Memory
+	census    *plan.Census
 	counted   time.Time
 	inquiries map[state.StoreID]*inquiry
 	held      map[string]time.Time // what was refused → when it may be tried again
@@ -173,7 +174,7 @@ type reign struct {
 
 func newReign(c *Controller, term uint64) *reign {
 	return &reign{
-		Controller: c, term: term, memory: newMemory(), inquiries: map[state.StoreID]*inquiry{},
+		Controller: c, term: term, memory: plan.NewMemory(), inquiries: map[state.StoreID]*inquiry{},
 		held: map[string]time.Time{}, condemned: map[state.Owner]time.Time{}, results: make(chan func(), 16),
 		tick: time.NewTicker(turnInterval),
 	}
@@ -209,7 +210,7 @@ func (r *reign) wait(ctx context.Context, changed <-chan struct{}) bool {
 		case <-changed:
 			// Most of what is committed is not about ownership.
 			changed = r.office.changed()
-			if r.office.view().Decided() != r.census.view.Decided() {
+			if r.office.view().Decided() != r.census.View.Decided() {
 				return ctx.Err() == nil
 			}
 		case <-ctx.Done():
@@ -231,7 +232,7 @@ func (r *reign) prove(ctx context.Context) bool {
 	if term, ok := r.office.leading(); !ok || term != r.term {
 		return false
 	}
-	r.proof = span{from, r.office.now()}
+	r.proof = plan.Span{From: from, To: r.office.now()}
 	return true
 }
 
@@ -249,9 +250,9 @@ func (r *reign) turn(ctx context.Context) {
 		r.prove(ctx)
 	}
 	start := r.office.now()
-	actions, notes := plan(start, r.census, r.know())
+	actions, notes := plan.Next(start, r.census, r.know())
 	r.metrics.planTime.Observe(r.office.now().Sub(start).Seconds())
-	r.metrics.ownerless.Set(float64(len(r.census.ownerless)))
+	r.metrics.ownerless.Set(float64(len(r.census.Ownerless)))
 	r.publish(notes)
 	r.forgive(actions)
 	for _, a := range actions {
@@ -265,14 +266,14 @@ func (r *reign) turn(ctx context.Context) {
 // look takes the census if the view has decisions that the last one does not know.
 func (r *reign) look(now time.Time) {
 	v := r.office.view()
-	if r.census == nil || v.Decided() != r.census.view.Decided() || now.Sub(r.counted) > recountTime {
+	if r.census == nil || v.Decided() != r.census.View.Decided() || now.Sub(r.counted) > recountTime {
 		old := r.census
-		r.census, r.counted = takeCensus(v), now
-		if old == nil || !sameStores(old.stores, r.census.stores) {
+		r.census, r.counted = plan.Count(v), now
+		if old == nil || !sameStores(old.Stores, r.census.Stores) {
 			r.index, r.indexAt = v.Decided(), now
 		}
 	}
-	r.memory.look(now, r.census)
+	r.memory.Look(now, r.census)
 }
 
 func sameStores(a, b []*state.Store) bool {
@@ -282,43 +283,51 @@ func sameStores(a, b []*state.Store) bool {
 }
 
 // know gathers what the planner must know.
-func (r *reign) know() *knowledge {
-	k := &knowledge{
-		self: r.office.self, since: r.since, proof: r.proof, unwell: r.office.unwell(), head: r.office.view().Index(),
-		index: r.index, indexAt: r.indexAt, peers: map[state.StoreID]peerFacts{}, servers: r.office.servers(),
-		memory: r.memory, settings: r.set,
+func (r *reign) know() *plan.Knowledge {
+	k := &plan.Knowledge{
+		Self: r.office.self, Since: r.since, Proof: r.proof, Unwell: r.office.unwell(), Head: r.office.view().Index(),
+		Index: r.index, IndexAt: r.indexAt, Peers: map[state.StoreID]plan.Peer{}, Servers: r.servers(),
+		Memory: r.memory, Settings: r.set,
 	}
-	for _, s := range r.census.stores {
+	for _, s := range r.census.Stores {
 		g, until := r.office.lease(s.ID)
-		p := peerFacts{run: g.Owner.Incarnation, lease: until, applied: g.Applied}
+		p := plan.Peer{Run: g.Owner.Incarnation, Lease: until, Applied: g.Applied}
 		if q := r.inquiries[s.ID]; q != nil {
-			p.failing, p.failures, p.failedAt, p.why = q.failing, q.failures, q.failedAt, q.why
-			p.applied = max(p.applied, q.applied)
+			p.Failing, p.Failures, p.FailedAt, p.Why = q.failing, q.failures, q.failedAt, q.why
+			p.Applied = max(p.Applied, q.applied)
 		}
-		if s.ID == k.self {
-			p.applied = k.head
+		if s.ID == k.Self {
+			p.Applied = k.Head
 		}
-		k.peers[s.ID] = p
+		k.Peers[s.ID] = p
 	}
 	for _, m := range r.office.members() {
-		if p, ok := k.peers[m.Store]; ok {
-			p.bytes = m.Load.BytesIn + m.Load.BytesOut
+		if p, ok := k.Peers[m.Store]; ok {
+			p.Bytes = m.Load.BytesIn + m.Load.BytesOut
 			if m.State != Alive {
-				p.gossip = m.State.String()
+				p.Gossip = m.State.String()
 			}
-			k.peers[m.Store] = p
+			k.Peers[m.Store] = p
 		}
 	}
 	return k
 }
 
+func (r *reign) servers() []plan.Server {
+	var out []plan.Server
+	for _, s := range r.office.servers() {
+		out = append(out, plan.Server(s))
+	}
+	return out
+}
+
 // forgive lets brokers have leases again whose loss is no longer intended, once it is known how the proposal ended.
-func (r *reign) forgive(actions []action) {
+func (r *reign) forgive(actions []plan.Action) {
 	for o, at := range r.condemned {
-		s := r.census.view.Store(o.Store)
-		again := slices.ContainsFunc(actions, func(a action) bool { return a.kind == doLose && a.store == o.Store })
-		over := gone(s) || s.Incarnation != o.Incarnation
-		if over || !again && r.proof.from.After(at) {
+		s := r.census.View.Store(o.Store)
+		again := slices.ContainsFunc(actions, func(a plan.Action) bool { return a.Kind == plan.Lose && a.Store == o.Store })
+		over := s == nil || s.Incarnation != o.Incarnation || s.Status == state.StoreLost || s.Status == state.StoreRemoved
+		if over || !again && r.proof.From.After(at) {
 			r.office.pardon(o)
 			delete(r.condemned, o)
 		}
@@ -326,32 +335,32 @@ func (r *reign) forgive(actions []action) {
 }
 
 // carryOut proposes a command or changes Raft's configuration, and logs the decision with its reason.
-func (r *reign) carryOut(ctx context.Context, a action) {
+func (r *reign) carryOut(ctx context.Context, a plan.Action) {
 	now := r.office.now()
-	key := string(a.kind) + string(a.store[:])
-	if now.Before(r.held[key]) || a.command == nil && r.changing {
+	key := string(a.Kind) + string(a.Store[:])
+	if now.Before(r.held[key]) || a.Command == nil && r.changing {
 		return
 	}
-	if a.kind != doTick {
-		r.log.Info("cluster decision", "do", string(a.kind), "broker", r.name(a.store), "partitions", a.count, "reason", a.reason)
+	if a.Kind != plan.Tick {
+		r.log.Info("cluster decision", "do", string(a.Kind), "broker", r.name(a.Store), "partitions", a.Count, "reason", a.Reason)
 	}
-	if a.command == nil {
+	if a.Command == nil {
 		r.reconfigure(ctx, key, a)
 		return
 	}
 	err := r.propose(ctx, a)
 	if errors.Is(err, errRenewed) {
-		r.log.Info("a broker is not lost after all", "broker", r.name(a.store), "reason", err)
+		r.log.Info("a broker is not lost after all", "broker", r.name(a.Store), "reason", err)
 		return
 	}
 	r.metrics.decided(a, err)
 	if err != nil {
 		r.held[key] = now.Add(holdTime)
 		r.counted = time.Time{}
-		r.log.Warn("cluster decision not carried out", "do", string(a.kind), "broker", r.name(a.store), "error", err)
+		r.log.Warn("cluster decision not carried out", "do", string(a.Kind), "broker", r.name(a.Store), "error", err)
 		return
 	}
-	r.memory.remember(now, a)
+	r.memory.Remember(now, a)
 }
 
 func (r *reign) name(id state.StoreID) string {
@@ -363,17 +372,17 @@ func (r *reign) name(id state.StoreID) string {
 
 var errRenewed = errors.New("its lease was renewed meanwhile")
 
-func (r *reign) propose(ctx context.Context, a action) error {
+func (r *reign) propose(ctx context.Context, a plan.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, proposeTime)
 	defer cancel()
-	lose, ok := a.command.(*state.LoseStore)
+	lose, ok := a.Command.(*state.LoseStore)
 	if ok {
 		if !r.office.condemn(lose.Owner, r.term) {
 			return errRenewed
 		}
 		r.condemned[lose.Owner] = r.office.now()
 	}
-	result, err := r.office.propose(ctx, a.command)
+	result, err := r.office.propose(ctx, a.Command)
 	if err != nil {
 		if ok && !errors.Is(err, meta.ErrUnknown) {
 			r.office.pardon(lose.Owner)
@@ -385,7 +394,7 @@ func (r *reign) propose(ctx context.Context, a action) error {
 }
 
 // reconfigure changes Raft's configuration beside the turns: it may take long, and one is under way at a time.
-func (r *reign) reconfigure(ctx context.Context, key string, a action) {
+func (r *reign) reconfigure(ctx context.Context, key string, a plan.Action) {
 	r.changing = true
 	r.helpers.Go(func() { // returns when the change has ended, or the term
 		ctx, cancel := context.WithTimeout(ctx, changeTime)
@@ -396,7 +405,7 @@ func (r *reign) reconfigure(ctx context.Context, key string, a action) {
 			r.metrics.decided(a, err)
 			if err != nil {
 				r.held[key] = r.office.now().Add(holdTime)
-				r.log.Warn("cluster decision not carried out", "do", string(a.kind), "broker", r.name(a.store), "error", err)
+				r.log.Warn("cluster decision not carried out", "do", string(a.Kind), "broker", r.name(a.Store), "error", err)
 			}
 		})
 	})
@@ -409,3 +418,6 @@ func (r *reign) tell(ctx context.Context, note func()) {
 	case <-ctx.Done():
 	}
 }
+
+// waited is a time as logs give it.
+func waited(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

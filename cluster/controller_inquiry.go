@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"github.com/danubemq/danube/cluster/plan"
 	"time"
 
 	"github.com/danubemq/danube/meta/state"
@@ -61,7 +62,7 @@ func (r *reign) inquire(ctx context.Context, now time.Time) {
 	for _, m := range r.office.members() {
 		members[m.Store] = m.State
 	}
-	for _, s := range r.census.stores {
+	for _, s := range r.census.Stores {
 		if s.ID == r.office.self || s.Status == state.StoreLost {
 			delete(r.inquiries, s.ID)
 			continue
@@ -81,7 +82,7 @@ func (r *reign) inquire(ctx context.Context, now time.Time) {
 		}
 	}
 	for id := range r.inquiries {
-		if s := r.census.view.Store(id); s == nil || s.Status == state.StoreRemoved {
+		if s := r.census.View.Store(id); s == nil || s.Status == state.StoreRemoved {
 			delete(r.inquiries, id)
 		}
 	}
@@ -90,10 +91,10 @@ func (r *reign) inquire(ctx context.Context, now time.Time) {
 // missed says whether a broker has missed two renewals; it renews four times in a lease.
 func (r *reign) missed(s *state.Store, now time.Time) bool {
 	g, until := r.office.lease(s.ID)
-	if g.Owner.Incarnation != s.Incarnation || until.Before(r.since.Add(r.set.lease)) {
-		until = r.since.Add(r.set.lease)
+	if g.Owner.Incarnation != s.Incarnation || until.Before(r.since.Add(r.set.Lease)) {
+		until = r.since.Add(r.set.Lease)
 	}
-	return until.Sub(now) < r.set.lease/2
+	return until.Sub(now) < r.set.Lease/2
 }
 
 func (r *reign) behind(s *state.Store, q *inquiry) bool {
@@ -120,7 +121,7 @@ func (r *reign) ask(ctx context.Context, q *inquiry, p probe) {
 				err = fmt.Errorf("it answers, but a write of it has been unfinished for %v", waited(answer.Unfinished))
 			}
 			before := q.failures
-			q.note(answer, err, span{started, ended})
+			q.note(answer, err, plan.Span{From: started, To: ended})
 			switch {
 			case before == 0 && q.failures > 0:
 				r.log.Info("a broker is suspected", "broker", r.name(p.store), "error", q.why)
@@ -132,17 +133,17 @@ func (r *reign) ask(ctx context.Context, q *inquiry, p probe) {
 }
 
 // note takes the outcome of one probe. Probes overlap: a failure that began before an answer came says nothing.
-func (q *inquiry) note(answer probeAnswer, err error, took span) {
+func (q *inquiry) note(answer probeAnswer, err error, took plan.Span) {
 	switch {
 	case err == nil:
-		q.succeeded, q.applied = took.to, max(q.applied, answer.Applied)
+		q.succeeded, q.applied = took.To, max(q.applied, answer.Applied)
 		q.failing, q.failures, q.failedAt = time.Time{}, 0, time.Time{}
-	case took.from.Before(q.succeeded):
+	case took.From.Before(q.succeeded):
 	default:
-		if q.failures == 0 || took.from.Before(q.failing) {
-			q.failing = took.from
+		if q.failures == 0 || took.From.Before(q.failing) {
+			q.failing = took.From
 		}
 		q.failures++
-		q.failedAt, q.why = took.to, err.Error()
+		q.failedAt, q.why = took.To, err.Error()
 	}
 }

@@ -1,6 +1,9 @@
 package cluster
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/danubemq/danube/cluster/plan"
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // controllerMetrics are the danube_controller_ series.
 type controllerMetrics struct {
@@ -50,10 +53,10 @@ func (m *controllerMetrics) unregister() {
 	}
 }
 
-func (m *controllerMetrics) decided(a action, err error) {
+func (m *controllerMetrics) decided(a plan.Action, err error) {
 	outcome := "done"
 	if err != nil {
 		outcome = "failed"
 	}
-	m.decisions.WithLabelValues(string(a.kind), outcome).Inc()
+	m.decisions.WithLabelValues(string(a.Kind), outcome).Inc()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/danubemq/danube/cluster/plan"
 	"log/slog"
 	"time"
 
@@ -27,8 +28,8 @@ func (c *Cluster) Control(node *meta.Node, d Duties) (*Controller, error) {
 	}
 	ctl := &Controller{
 		office: c.office(node), metrics: metrics, log: cmp.Or(c.cfg.Log, slog.New(slog.DiscardHandler)),
-		set: settings{
-			voters: cmp.Or(d.Voters, 3), lease: c.cfg.Lease, drainParallel: cmp.Or(d.DrainParallel, 16),
+		set: plan.Settings{
+			Voters: cmp.Or(d.Voters, 3), Lease: c.cfg.Lease, DrainParallel: cmp.Or(d.DrainParallel, 16),
 		},
 	}
 	c.peers.handle(opProbe, func(ctx context.Context, _ state.StoreID, body []byte) ([]byte, error) {
@@ -54,7 +55,7 @@ func (c *Cluster) office(node *meta.Node) office {
 		barrier:    node.BarrierHere,
 		unwell:     func() string { return unwell(node.Healthy()) },
 		servers:    node.Servers,
-		change:     func(ctx context.Context, a action) error { return changeServers(ctx, node, a) },
+		change:     func(ctx context.Context, a plan.Action) error { return changeServers(ctx, node, a) },
 		lease: func(store state.StoreID) (granted, time.Time) {
 			g, _ := c.leases.of(store)
 			return g, onClock(g.Until)
@@ -73,28 +74,28 @@ func onClock(d time.Duration) time.Time { return time.Unix(0, 0).Add(d) }
 // unwell says why a leader in this health must not judge others (R7).
 func unwell(h meta.Health) string {
 	switch {
-	case h.OldestWrite > proofTime:
+	case h.OldestWrite > plan.ProofTime:
 		return fmt.Sprintf("a write of its log has been unfinished for %v", waited(h.OldestWrite))
-	case h.LastContact > proofAge:
+	case h.LastContact > plan.ProofAge:
 		return fmt.Sprintf("no majority of the voters has answered for %v", waited(h.LastContact))
 	}
 	return ""
 }
 
-func changeServers(ctx context.Context, node *meta.Node, a action) error {
-	switch a.kind {
-	case doAdd:
-		return node.AddServer(ctx, a.server)
-	case doPromote:
-		return node.Promote(ctx, a.store)
-	case doDemote:
-		return node.Demote(ctx, a.store)
-	case doDrop:
-		return node.RemoveServer(ctx, a.store)
-	case doTransfer:
-		return node.Transfer(ctx, &a.store)
+func changeServers(ctx context.Context, node *meta.Node, a plan.Action) error {
+	switch a.Kind {
+	case plan.Add:
+		return node.AddServer(ctx, meta.Server(a.Server))
+	case plan.Promote:
+		return node.Promote(ctx, a.Store)
+	case plan.Demote:
+		return node.Demote(ctx, a.Store)
+	case plan.Drop:
+		return node.RemoveServer(ctx, a.Store)
+	case plan.Transfer:
+		return node.Transfer(ctx, &a.Store)
 	}
-	return fmt.Errorf("change the members of Raft: %s is no such change", a.kind)
+	return fmt.Errorf("change the members of Raft: %s is no such change", a.Kind)
 }
 
 // broken says whether the connection to a broker has ended since it was last used.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/danubemq/danube/cluster/plan"
 	"log/slog"
 	"slices"
 	"strings"
@@ -15,6 +16,9 @@ import (
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 )
+
+func storeN(n int) state.StoreID { return state.StoreID{15: byte(n)} }
+func topicN(n int) state.TopicID { return state.TopicID{0: 1, 15: byte(n)} }
 
 // bureau is an office whose surroundings are a metadata state and brokers that a test silences. Everything that has no
 // say of its own works: leases are renewed four times each.
@@ -187,7 +191,7 @@ func (b *bureau) take(ctx context.Context, c state.Command) (state.Result, error
 	return r, r.Err
 }
 
-func (b *bureau) change(ctx context.Context, a action) error {
+func (b *bureau) change(ctx context.Context, a plan.Action) error {
 	if b.slowMove != nil {
 		select {
 		case <-b.slowMove:
@@ -198,8 +202,8 @@ func (b *bureau) change(ctx context.Context, a action) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.servers {
-		if b.servers[i].Store == a.store {
-			b.servers[i].Voter = a.kind == doPromote
+		if b.servers[i].Store == a.Store {
+			b.servers[i].Voter = a.Kind == plan.Promote
 		}
 	}
 	return nil
@@ -255,7 +259,7 @@ func govern(t *testing.T, brokers int, f func(t *testing.T, b *bureau, c *Contro
 		}
 		c := &Controller{
 			office: b.office(), metrics: metrics, log: slog.New(slog.DiscardHandler),
-			set: settings{voters: 3, lease: 3 * time.Second, drainParallel: 16},
+			set: plan.Settings{Voters: 3, Lease: 3 * time.Second, DrainParallel: 16},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -472,17 +476,17 @@ func TestControllerGoesOnBesideASlowChange(t *testing.T) {
 func TestInquiryRow(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(100, 0).Add(time.Duration(ms) * time.Millisecond) }
 	var q inquiry
-	q.note(probeAnswer{}, errors.New("a"), span{at(0), at(1000)})
-	q.note(probeAnswer{}, errors.New("b"), span{at(250), at(1250)})
+	q.note(probeAnswer{}, errors.New("a"), plan.Span{From: at(0), To: at(1000)})
+	q.note(probeAnswer{}, errors.New("b"), plan.Span{From: at(250), To: at(1250)})
 	if q.failures != 2 || q.failing != at(0) || q.failedAt != at(1250) || q.why != "b" {
 		t.Errorf("two failures: %+v", q)
 	}
-	q.note(probeAnswer{Applied: 7}, nil, span{at(500), at(1300)})
-	q.note(probeAnswer{}, errors.New("c"), span{at(750), at(1750)})
+	q.note(probeAnswer{Applied: 7}, nil, plan.Span{From: at(500), To: at(1300)})
+	q.note(probeAnswer{}, errors.New("c"), plan.Span{From: at(750), To: at(1750)})
 	if q.failures != 0 || !q.failing.IsZero() || q.applied != 7 {
 		t.Errorf("a failure that began before the answer came counts: %+v", q)
 	}
-	q.note(probeAnswer{}, errors.New("d"), span{at(1400), at(2400)})
+	q.note(probeAnswer{}, errors.New("d"), plan.Span{From: at(1400), To: at(2400)})
 	if q.failures != 1 || q.failing != at(1400) {
 		t.Errorf("a failure after the answer: %+v", q)
 	}

@@ -11,13 +11,9 @@
 //
 // # Pure cores
 //
-// Formation (founder), the owner's lease (lease) and the leader's table (leases) have no clock, socket or goroutine of
-// their own: what happened is an argument. The shells are form.go and renew.go. The leader's duties build on
-//
-//	leases.expired(store, now)   whether a broker's lease has run out on this leader's clock
-//	leases.condemn / pardon      no further grant while a loss is being decided
-//	Cluster.Members              addresses, load and suspicion of every broker seen
-//	Cluster.Call                 the probe, and every other request to a broker
+// Forming (package founding), the leader's duties (package plan), the owner's lease (lease) and the leader's table of
+// leases (leases) have no clock, socket or goroutine of their own: what happened is an argument. The shells are form.go,
+// controller.go and renew.go.
 //
 // # Files
 //

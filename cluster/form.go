@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"github.com/danubemq/danube/cluster/founding"
 	"sync"
 	"time"
 
@@ -44,17 +45,17 @@ func (c *Cluster) Form(ctx context.Context) (Formation, error) {
 	for {
 		c.mu.Lock()
 		rival := c.rival
-		s := c.founder.decide(c.facts())
-		changed := c.phase != s.text && s.text != ""
-		c.phase = s.text
+		s := c.founder.Decide(c.facts())
+		changed := c.phase != s.Text && s.Text != ""
+		c.phase = s.Text
 		c.mu.Unlock()
 		if rival != nil {
 			return Formation{}, rival
 		}
 		if changed {
-			c.cfg.Log.Info("forming the cluster", "step", s.text)
+			c.cfg.Log.Info("forming the cluster", "step", s.Text)
 		}
-		if s.kind == stepDone {
+		if s.Kind == founding.Done {
 			return c.formation()
 		}
 		if err := c.perform(ctx, s); err != nil {
@@ -64,7 +65,7 @@ func (c *Cluster) Form(ctx context.Context) (Formation, error) {
 		case <-tick.C:
 		case <-c.failed:
 		case <-ctx.Done():
-			return Formation{}, fmt.Errorf("form cluster: %s: %w", s.text, ctx.Err())
+			return Formation{}, fmt.Errorf("form cluster: %s: %w", s.Text, ctx.Err())
 		}
 	}
 }
@@ -82,7 +83,7 @@ func (c *Cluster) greeted(ctx context.Context) {
 
 func (c *Cluster) formation() (Formation, error) {
 	c.mu.Lock()
-	disk := c.founder.disk
+	disk := c.founder.Disk
 	c.mu.Unlock()
 	c.id.Store(&disk.Cluster)
 	err := c.gossip.update(func(card *card) { card.Cluster = disk.Cluster })
@@ -92,7 +93,7 @@ func (c *Cluster) formation() (Formation, error) {
 	return Formation{ClusterID: disk.Cluster, Voters: servers(disk.Voters), Join: len(disk.Voters) == 0, Known: disk.Opened}, nil
 }
 
-func servers(list []founded) []meta.Server {
+func servers(list []founding.Broker) []meta.Server {
 	var out []meta.Server
 	for _, f := range list {
 		out = append(out, meta.Server{Store: f.Store, Address: f.Address, Voter: true})
@@ -101,20 +102,20 @@ func servers(list []founded) []meta.Server {
 }
 
 // facts gathers what the founder goes by.
-func (c *Cluster) facts() facts {
-	k := facts{}
+func (c *Cluster) facts() founding.Facts {
+	k := founding.Facts{}
 	var contacted []state.StoreID
-	k.missing, contacted = c.seeds.state()
+	k.Missing, contacted = c.seeds.state()
 	members := c.gossip.members()
 	for _, m := range members {
-		f := founded{m.Store, m.Addresses.Peer}
+		f := founding.Broker{Store: m.Store, Address: m.Addresses.Peer}
 		for _, id := range contacted {
 			if id == m.Store && id != c.cfg.Identity.Store {
-				k.seeds = append(k.seeds, f)
+				k.Seeds = append(k.Seeds, f)
 			}
 		}
 		if m.State != Dead {
-			k.visible = append(k.visible, neighbor{f, m.Name, m.Cluster, m.Expect})
+			k.Visible = append(k.Visible, founding.Neighbor{Broker: f, Name: m.Name, Cluster: m.Cluster, Expect: m.Expect})
 		}
 	}
 	return k
@@ -126,28 +127,28 @@ func newClusterID() (id [16]byte) {
 }
 
 // perform carries out a step. An error ends the forming: it is this broker's disk.
-func (c *Cluster) perform(ctx context.Context, s step) error {
-	switch s.kind {
-	case stepFound:
-		return c.decide("founded", func(f *founder) error {
-			return f.found(newClusterID(), c.cfg.Identity.Addresses.Peer)
+func (c *Cluster) perform(ctx context.Context, s founding.Step) error {
+	switch s.Kind {
+	case founding.Found:
+		return c.decide("founded", func(f *founding.Founder) error {
+			return f.Found(newClusterID(), c.cfg.Identity.Addresses.Peer)
 		})
-	case stepPropose:
-		return c.decide("proposed", func(f *founder) error { return f.propose(newClusterID(), s.list) })
-	case stepGiveUp:
-		return c.decide("given up", func(f *founder) error { return f.release() })
-	case stepDrive:
+	case founding.Propose:
+		return c.decide("proposed", func(f *founding.Founder) error { return f.Propose(newClusterID(), s.List) })
+	case founding.GiveUp:
+		return c.decide("given up", func(f *founding.Founder) error { return f.Release() })
+	case founding.Drive:
 		return c.driveProposal(ctx, s)
-	case stepAsk:
+	case founding.Ask:
 		return c.askAround(ctx, s)
-	case stepJoin:
+	case founding.Join:
 		return c.join(ctx, s)
 	}
 	return nil
 }
 
 // decide changes the founder's record under the lock and tells the step's name before and after.
-func (c *Cluster) decide(name string, f func(*founder) error) error {
+func (c *Cluster) decide(name string, f func(*founding.Founder) error) error {
 	c.cfg.At("before " + name)
 	c.mu.Lock()
 	err := f(c.founder)
@@ -159,33 +160,33 @@ func (c *Cluster) decide(name string, f func(*founder) error) error {
 }
 
 // driveProposal asks everybody who does not hold to this broker's proposal yet, side by side.
-func (c *Cluster) driveProposal(ctx context.Context, s step) error {
+func (c *Cluster) driveProposal(ctx context.Context, s founding.Step) error {
 	c.mu.Lock()
-	p := c.founder.disk.Pledge
-	if p == nil || p.Cluster != s.cluster {
+	p := c.founder.Disk.Pledge
+	if p == nil || p.Cluster != s.Cluster {
 		c.mu.Unlock()
 		return nil // it gave way to another meanwhile
 	}
-	body, err := encode(c.founder.request())
+	body, err := encode(c.founder.Request())
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	answers := make([]holdAnswer, len(s.list))
+	answers := make([]founding.HoldAnswer, len(s.List))
 	var asking sync.WaitGroup
-	for i, w := range s.list {
+	for i, w := range s.List {
 		asking.Go(func() {
 			if err := c.ask(ctx, w, opHold, body, &answers[i]); err != nil {
-				answers[i] = holdAnswer{Why: fmt.Sprintf("waiting for store %s: %v", w.Store, err)}
+				answers[i] = founding.HoldAnswer{Why: fmt.Sprintf("waiting for store %s: %v", w.Store, err)}
 			}
 		})
 	}
 	asking.Wait()
-	if len(s.list) == 0 {
-		return c.settle(func(k facts) verdict { return c.founder.complete(p.Cluster, k) })
+	if len(s.List) == 0 {
+		return c.settle(func(k founding.Facts) founding.Verdict { return c.founder.Complete(p.Cluster, k) })
 	}
-	for i, w := range s.list {
-		err := c.settle(func(k facts) verdict { return c.founder.heard(p.Cluster, w.Store, answers[i], k) })
+	for i, w := range s.List {
+		err := c.settle(func(k founding.Facts) founding.Verdict { return c.founder.Heard(p.Cluster, w.Store, answers[i], k) })
 		if err != nil {
 			return err
 		}
@@ -194,35 +195,35 @@ func (c *Cluster) driveProposal(ctx context.Context, s step) error {
 }
 
 // settle carries out what the answers to a proposal come to, in one step under the lock.
-func (c *Cluster) settle(judge func(facts) verdict) error {
+func (c *Cluster) settle(judge func(founding.Facts) founding.Verdict) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch judge(c.facts()) {
-	case everybodyHolds:
+	case founding.Everybody:
 		c.cfg.At("before founded")
-		if err := c.founder.commit(); err != nil {
+		if err := c.founder.Commit(); err != nil {
 			return err
 		}
 		c.cfg.At("founded")
-	case giveUp:
+	case founding.Abandon:
 		c.cfg.Log.Info("proposal of a cluster given up")
-		return c.founder.release()
+		return c.founder.Release()
 	}
 	return nil
 }
 
 // askAround asks what became of the proposal that this broker holds to, until it is settled.
-func (c *Cluster) askAround(ctx context.Context, s step) error {
-	body, err := encode(s.cluster)
+func (c *Cluster) askAround(ctx context.Context, s founding.Step) error {
+	body, err := encode(s.Cluster)
 	if err != nil {
 		return err
 	}
-	for _, w := range s.list {
-		var a askAnswer
+	for _, w := range s.List {
+		var a founding.AskAnswer
 		if err := c.ask(ctx, w, opAsk, body, &a); err != nil {
 			continue
 		}
-		err := c.decide("told", func(f *founder) error { return f.told(s.cluster, w.Store, a) })
+		err := c.decide("told", func(f *founding.Founder) error { return f.Told(s.Cluster, w.Store, a) })
 		if err != nil || a.Founded || a.Open {
 			return err
 		}
@@ -231,7 +232,7 @@ func (c *Cluster) askAround(ctx context.Context, s step) error {
 }
 
 // ask calls a broker that may not be in the metadata yet.
-func (c *Cluster) ask(ctx context.Context, who founded, op string, body []byte, answer any) error {
+func (c *Cluster) ask(ctx context.Context, who founding.Broker, op string, body []byte, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	addresses := c.addresses(who.Store)
@@ -246,14 +247,14 @@ func (c *Cluster) ask(ctx context.Context, who founded, op string, body []byte, 
 }
 
 func (c *Cluster) serveHold(_ context.Context, _ state.StoreID, body []byte) ([]byte, error) {
-	var r holdRequest
+	var r founding.HoldRequest
 	if err := decode(body, &r); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cfg.At("before held")
-	a, err := c.founder.hold(r, c.facts())
+	a, err := c.founder.Hold(r, c.facts())
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +271,7 @@ func (c *Cluster) serveAsk(_ context.Context, _ state.StoreID, body []byte) ([]b
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return encode(c.founder.asked(id))
+	return encode(c.founder.Asked(id))
 }
 
 // joinRequest asks a cluster to take a broker in, or says that it has moved to another address.
@@ -289,26 +290,26 @@ type joinAnswer struct {
 var errNotReady = errors.New("no leader of the metadata is known yet")
 
 // join asks the members in turn to take this broker in. Only a failing disk is an error: all else is tried again.
-func (c *Cluster) join(ctx context.Context, s step) error {
-	if err := c.decide("joining", func(f *founder) error { return f.joining(s.cluster) }); err != nil {
+func (c *Cluster) join(ctx context.Context, s founding.Step) error {
+	if err := c.decide("joining", func(f *founding.Founder) error { return f.Joining(s.Cluster) }); err != nil {
 		return err
 	}
 	body, err := encode(c.joinRequest())
 	if err != nil {
 		return err
 	}
-	for _, m := range s.members {
+	for _, m := range s.Members {
 		var a joinAnswer
-		b, err := c.callFor(ctx, joinTimeout, m.founded, body)
+		b, err := c.callFor(ctx, joinTimeout, m.Broker, body)
 		if err == nil {
 			err = decode(b, &a)
 		}
-		if err == nil && a.Cluster == s.cluster {
+		if err == nil && a.Cluster == s.Cluster {
 			c.cfg.At("added")
-			return c.decide("joined", func(f *founder) error { return f.joined(a.Cluster) })
+			return c.decide("joined", func(f *founding.Founder) error { return f.Joined(a.Cluster) })
 		}
 		c.mu.Lock()
-		c.phase = fmt.Sprintf("joining through broker %s: %v", m.name, err)
+		c.phase = fmt.Sprintf("joining through broker %s: %v", m.Name, err)
 		c.mu.Unlock()
 	}
 	return nil
@@ -318,7 +319,7 @@ func (c *Cluster) joinRequest() joinRequest {
 	return joinRequest{Store: c.cfg.Identity.Store, Name: c.cfg.Identity.Name, Address: c.cfg.Identity.Addresses.Peer}
 }
 
-func (c *Cluster) callFor(ctx context.Context, timeout time.Duration, who founded, body []byte) ([]byte, error) {
+func (c *Cluster) callFor(ctx context.Context, timeout time.Duration, who founding.Broker, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return c.call(ctx, who.Store, []string{who.Address}, opJoin, body)

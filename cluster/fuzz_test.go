@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"github.com/danubemq/danube/cluster/founding"
 	"reflect"
 	"testing"
 
@@ -63,8 +64,8 @@ func FuzzFrames(f *testing.F) {
 // FuzzRecords: every other decoder of bytes from outside.
 func FuzzRecords(f *testing.F) {
 	for _, r := range []any{
-		card{Name: "n1", Run: 3}, note{Seq: 2}, holdRequest{Pledge: pledge{List: []founded{{Store: store(1)}}}},
-		holdAnswer{Held: true}, askAnswer{Open: true}, joinRequest{Name: "n1"}, renewal{Applied: 3}, grant{Term: 2}, RemoteError{Text: "no"},
+		card{Name: "n1", Run: 3}, note{Seq: 2}, founding.HoldRequest{Pledge: founding.Pledge{List: []founding.Broker{{Store: store(1)}}}},
+		founding.HoldAnswer{Held: true}, founding.AskAnswer{Open: true}, joinRequest{Name: "n1"}, renewal{Applied: 3}, grant{Term: 2}, RemoteError{Text: "no"},
 	} {
 		b, err := encode(r)
 		if err != nil {
@@ -72,7 +73,7 @@ func FuzzRecords(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	disk, err := encodeRecord(record{Pledge: &pledge{Proposer: store(2)}})
+	disk, err := encodeRecord(founding.Record{Pledge: &founding.Pledge{Proposer: store(2)}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -89,12 +90,12 @@ func FuzzRecords(f *testing.F) {
 				t.Fatalf("%+v became %+v, %v", r, r2, err)
 			}
 		}
-		var h holdRequest
+		var h founding.HoldRequest
 		if decode(b, &h) == nil {
-			fo := &founder{self: store(1), expect: 3, save: func(record) error { return nil }}
-			fo.hold(h, facts{})
+			fo := &founding.Founder{Self: store(1), Expect: 3, Save: func(founding.Record) error { return nil }}
+			fo.Hold(h, founding.Facts{})
 		}
-		for _, r := range []any{&holdAnswer{}, &askAnswer{}, &joinRequest{}, &renewal{}, &grant{}, &RemoteError{}, &state.Owner{}} {
+		for _, r := range []any{&founding.HoldAnswer{}, &founding.AskAnswer{}, &joinRequest{}, &renewal{}, &grant{}, &RemoteError{}, &state.Owner{}} {
 			decode(b, r)
 		}
 	})

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"github.com/danubemq/danube/cluster/founding"
 	"os"
 	"path/filepath"
 	"slices"
@@ -195,7 +196,7 @@ func TestOpenRefuses(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(t, 1)
-			if err := saveRecord(b.cfg.Dir, record{Cluster: [16]byte{2}}); err != nil {
+			if err := saveRecord(b.cfg.Dir, founding.Record{Cluster: [16]byte{2}}); err != nil {
 				t.Fatal(err)
 			}
 			p := openPort(t, named(1, 0))

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/danubemq/danube/cluster/founding"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -18,24 +19,24 @@ const (
 )
 
 // loadRecord reads what this data directory knows of its cluster; nothing is an empty record.
-func loadRecord(dir string) (record, error) {
+func loadRecord(dir string) (founding.Record, error) {
 	path := filepath.Join(dir, recordDir, recordFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return record{}, nil
+		return founding.Record{}, nil
 	}
 	if err != nil {
-		return record{}, err
+		return founding.Record{}, err
 	}
 	r, err := decodeRecord(b)
 	if err != nil {
 		// To go on without it could found a second cluster (R9).
-		return record{}, fmt.Errorf("read %s: %w", path, err)
+		return founding.Record{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	return r, nil
 }
 
-func encodeRecord(r record) ([]byte, error) {
+func encodeRecord(r founding.Record) ([]byte, error) {
 	body, err := encode(r)
 	if err != nil {
 		return nil, err
@@ -44,8 +45,8 @@ func encodeRecord(r record) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))), nil
 }
 
-func decodeRecord(b []byte) (record, error) {
-	var r record
+func decodeRecord(b []byte) (founding.Record, error) {
+	var r founding.Record
 	rest, ok := bytes.CutPrefix(b, []byte(recordHead))
 	if !ok || len(rest) < 4 || len(rest) > maxRecord {
 		return r, errors.New("not a cluster record of this version")
@@ -58,7 +59,7 @@ func decodeRecord(b []byte) (record, error) {
 }
 
 // saveRecord has the record and its name on disk when it returns.
-func saveRecord(dir string, r record) error {
+func saveRecord(dir string, r founding.Record) error {
 	b, err := encodeRecord(r)
 	if err != nil {
 		return err

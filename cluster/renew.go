@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"github.com/danubemq/danube/cluster/founding"
 	"time"
 
 	"github.com/danubemq/danube/meta"
@@ -15,7 +16,7 @@ const opLease = ownPrefix + "lease"
 // Attach hands over the opened metadata and the registered run of this broker: from now on its lease is renewed, the
 // leases of others are granted while this node leads, and a new address is made known. It is called once.
 func (c *Cluster) Attach(node *meta.Node, owner state.Owner) error {
-	if err := c.decide("attached", func(f *founder) error { return f.opened() }); err != nil {
+	if err := c.decide("attached", func(f *founding.Founder) error { return f.Opened() }); err != nil {
 		return fmt.Errorf("attach metadata: %w", err)
 	}
 	if !c.node.CompareAndSwap(nil, &attached{node, owner}) {
@@ -154,7 +155,7 @@ func (c *Cluster) announceTo(ctx context.Context) {
 		if m.State == Dead {
 			continue
 		}
-		_, err := c.callFor(ctx, joinTimeout, founded{m.Store, m.Addresses.Peer}, body)
+		_, err := c.callFor(ctx, joinTimeout, founding.Broker{Store: m.Store, Address: m.Addresses.Peer}, body)
 		if err == nil {
 			return
 		}

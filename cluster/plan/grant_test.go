@@ -1,4 +1,4 @@
-package cluster
+package plan
 
 import (
 	"testing"
@@ -34,7 +34,7 @@ func TestGrants(t *testing.T) {
 		"stopped just now": {[]func(w *scene){stop, func(w *scene) { w.pass(2900 * time.Millisecond) }}, "", "n3 is stopped"},
 		"stopped":          {[]func(w *scene){stop, func(w *scene) { w.pass(3 * time.Second) }}, "grant map[n1:3 n2:1], tick", "n3 is stopped"},
 		"stopped, new leader": {[]func(w *scene){
-			stop, func(w *scene) { w.pass(time.Minute); w.facts.since = w.now.Add(-time.Second) },
+			stop, func(w *scene) { w.pass(time.Minute); w.facts.Since = w.now.Add(-time.Second) },
 		}, "", ""},
 		"stopped and back": {[]func(w *scene){stop, func(w *scene) { w.pass(time.Minute); w.register(3) }}, "", ""},
 		"closed by one that serves": {[]func(w *scene){func(w *scene) {
@@ -47,31 +47,31 @@ func TestGrants(t *testing.T) {
 			}})
 		}}, "grant map[n1:2], tick", ""},
 		"target without a lease": {[]func(w *scene){lose(3), func(w *scene) {
-			w.peer(2, func(p *peerFacts) { p.lease = w.now })
+			w.peer(2, func(p *Peer) { p.Lease = w.now })
 		}}, "grant map[n1:4], tick", ""},
 		"lease of an older run": {[]func(w *scene){lose(3), func(w *scene) {
-			w.peer(2, func(p *peerFacts) { p.run = 0 })
+			w.peer(2, func(p *Peer) { p.Run = 0 })
 		}}, "grant map[n1:4], tick", ""},
 		"target does not answer": {[]func(w *scene){lose(3), func(w *scene) {
-			w.peer(2, func(p *peerFacts) { p.failures = 1 })
+			w.peer(2, func(p *Peer) { p.Failures = 1 })
 		}}, "grant map[n1:4], tick", ""},
 		"target drains": {[]func(w *scene){lose(3), func(w *scene) {
 			w.apply(&state.SetStore{Owner: w.run(2), Status: state.StoreDraining})
-			w.facts.drainParallel = 0
+			w.facts.DrainParallel = 0
 		}}, "grant map[n1:4], tick", ""},
 		"target behind, a moment": {[]func(w *scene){lose(3), func(w *scene) {
-			w.facts.index, w.facts.indexAt = w.index, w.now
-			w.peer(1, func(p *peerFacts) { p.applied = w.index })
+			w.facts.Index, w.facts.IndexAt = w.index, w.now
+			w.peer(1, func(p *Peer) { p.Applied = w.index })
 		}}, "", "n2 is given nothing"},
 		"target behind": {[]func(w *scene){lose(3), func(w *scene) {
-			w.facts.index, w.facts.indexAt = w.index, w.now.Add(-spreadTime)
-			w.peer(1, func(p *peerFacts) { p.applied = w.index })
+			w.facts.Index, w.facts.IndexAt = w.index, w.now.Add(-spreadTime)
+			w.peer(1, func(p *Peer) { p.Applied = w.index })
 		}}, "grant map[n1:4], tick", "n2 is given nothing"},
 		"nobody": {[]func(w *scene){lose(3), lose(2), func(w *scene) {
-			w.peer(1, func(p *peerFacts) { p.lease = w.now })
+			w.peer(1, func(p *Peer) { p.Lease = w.now })
 		}}, "", "5 partitions have no owner and no active broker can take them"},
 		"more bytes go elsewhere": {[]func(w *scene){lose(3), func(w *scene) {
-			w.peer(1, func(p *peerFacts) { p.bytes = 1e6 })
+			w.peer(1, func(p *Peer) { p.Bytes = 1e6 })
 			w.topic(9, 1)
 		}}, "grant map[n1:2 n2:2], tick", ""},
 	}
@@ -104,7 +104,7 @@ func TestGrantOfAGrant(t *testing.T) {
 		"target stopped":   {func(w *scene) { w.apply(&state.SetStore{Owner: w.run(1), Clean: true}) }, "grant map[n2:1], tick"},
 		"29 s":             {func(w *scene) { w.pass(29 * time.Second) }, ""},
 		"31 s":             {func(w *scene) { w.pass(31 * time.Second) }, "grant map[n2:1], tick"},
-		"31 s, new leader": {func(w *scene) { w.facts.memory = newMemory(); w.look() }, ""},
+		"31 s, new leader": {func(w *scene) { w.facts.Memory = NewMemory(); w.look() }, ""},
 		"owner back, target restarted": {func(w *scene) {
 			w.register(3)
 			w.pass(0)
@@ -141,14 +141,14 @@ func TestAborts(t *testing.T) {
 		"moving":           {func(w *scene) {}, ""},
 		"29 s":             {func(w *scene) { w.pass(29 * time.Second) }, ""},
 		"31 s":             {func(w *scene) { w.pass(31 * time.Second) }, "abort, tick"},
-		"31 s, new leader": {func(w *scene) { w.pass(31 * time.Second); w.facts.memory = newMemory() }, ""},
+		"31 s, new leader": {func(w *scene) { w.pass(31 * time.Second); w.facts.Memory = NewMemory() }, ""},
 		"target lost":      {func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(3)}) }, "abort, tick"},
 		"target restarted": {func(w *scene) { w.register(3) }, "abort, tick"},
 		"target stopped":   {func(w *scene) { w.apply(&state.SetStore{Owner: w.run(3), Clean: true}) }, "abort, tick"},
 		"target drains": {func(w *scene) {
 			w.topic(2, 3) // it is not empty
 			w.apply(&state.SetStore{Owner: w.run(3), Status: state.StoreDraining})
-			w.facts.drainParallel = 0
+			w.facts.DrainParallel = 0
 		}, ""},
 		"owner restarted": {func(w *scene) { w.register(2) }, "abort, tick"},
 		"owner lost":      {func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(2)}) }, "grant map[n1:1], tick"},
@@ -172,7 +172,7 @@ func TestAborts(t *testing.T) {
 			test.do(w)
 			actions := w.want(test.want)
 			w.carry(actions)
-			if len(actions) > 0 && actions[0].kind == doAbort && w.partition(1).State != state.Open {
+			if len(actions) > 0 && actions[0].Kind == abort && w.partition(1).State != state.Open {
 				t.Errorf("the partition is %s after the abort", w.partition(1).State)
 			}
 		})

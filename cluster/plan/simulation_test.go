@@ -1,4 +1,4 @@
-package cluster
+package plan
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ type simulation struct {
 	rng    *rand.Rand
 	up     map[int]bool
 	epochs map[partitionID]uint64
-	stale  []action // of an earlier leader, still to come
+	stale  []Action // of an earlier leader, still to come
 	log    []string
 }
 
@@ -105,20 +105,20 @@ func (s *simulation) alive() int {
 
 func (s *simulation) back(n int) {
 	s.up[n] = true
-	s.peer(n, func(p *peerFacts) { *p = peerFacts{} })
+	s.peer(n, func(p *Peer) { *p = Peer{} })
 	s.register(n)
 	s.say("n%d is back", n)
 }
 
 func (s *simulation) elect() {
 	s.say("another leader")
-	s.facts.since, s.facts.memory = s.now, newMemory()
-	s.facts.proof = span{}
-	for id, p := range s.facts.peers {
-		if p.failures > 0 { // it asks for itself
-			p.failing, p.failedAt = s.now, s.now
+	s.facts.Since, s.facts.Memory = s.now, NewMemory()
+	s.facts.Proof = Span{}
+	for id, p := range s.facts.Peers {
+		if p.Failures > 0 { // it asks for itself
+			p.Failing, p.FailedAt = s.now, s.now
 		}
-		s.facts.peers[id] = p
+		s.facts.Peers[id] = p
 	}
 	s.look()
 }
@@ -201,47 +201,47 @@ func without(stores []state.StoreID, id state.StoreID) []state.StoreID {
 // govern is a turn of the leader, which may die at any of its actions; what it has sent by then may come late.
 func (s *simulation) govern() {
 	for _, a := range s.stale {
-		s.try(a.command)
+		s.try(a.Command)
 	}
 	s.stale = nil
-	s.facts.head = s.index
-	actions, _ := plan(s.now, s.look(), &s.facts)
+	s.facts.Head = s.index
+	actions, _ := Next(s.now, s.look(), &s.facts)
 	s.judge(actions)
 	dies := s.rng.IntN(4 * (len(actions) + 1))
 	for i, a := range actions {
 		if i == dies {
-			if a.command != nil && a.kind != doLose { // that one must not outlive its leader: see Control
+			if a.Command != nil && a.Kind != Lose { // that one must not outlive its leader: see Control
 				s.stale = append(s.stale, a)
 			}
 			s.elect()
 			return
 		}
-		if a.command == nil {
+		if a.Command == nil {
 			continue
 		}
-		s.say("%s n%d %d: %s", a.kind, a.store[15], a.count, a.reason)
-		s.facts.memory.remember(s.now, a)
-		s.try(a.command)
+		s.say("%s n%d %d: %s", a.Kind, a.Store[15], a.Count, a.Reason)
+		s.facts.Memory.Remember(s.now, a)
+		s.try(a.Command)
 		if s.rng.IntN(4) == 0 {
-			s.try(a.command)
+			s.try(a.Command)
 		}
 	}
 }
 
 // judge holds every plan to what it must never contain.
-func (s *simulation) judge(actions []action) {
+func (s *simulation) judge(actions []Action) {
 	for _, a := range actions {
-		switch c := a.command.(type) {
+		switch c := a.Command.(type) {
 		case *state.LoseStore:
 			if s.up[int(c.Owner.Store[15])] {
-				s.t.Errorf("a healthy broker is lost: n%d: %s", c.Owner.Store[15], a.reason)
+				s.t.Errorf("a healthy broker is lost: n%d: %s", c.Owner.Store[15], a.Reason)
 			}
 		case *state.GrantPartitions:
 			for _, e := range c.Entries {
 				p := s.state.Partition(e.Topic, e.Partition)
 				owner := int(p.Owner.Store[15])
 				if s.up[owner] && p.State == state.Open && p.Owner == s.run(owner) {
-					s.t.Errorf("a partition that n%d serves is granted: %s", owner, a.reason)
+					s.t.Errorf("a partition that n%d serves is granted: %s", owner, a.Reason)
 				}
 				if st := s.state.Store(e.To.Store); st.Status != state.StoreActive || !s.up[int(e.To.Store[15])] {
 					s.t.Errorf("granted to n%d, which is %s, up=%t", e.To.Store[15], st.Status, s.up[int(e.To.Store[15])])
@@ -291,12 +291,12 @@ func (s *simulation) heal() {
 			return
 		}
 		s.pass(250 * time.Millisecond)
-		s.facts.head = s.index
-		actions, _ := plan(s.now, s.look(), &s.facts)
+		s.facts.Head = s.index
+		actions, _ := Next(s.now, s.look(), &s.facts)
 		s.judge(actions)
 		for _, a := range actions {
-			if a.command != nil {
-				s.try(a.command)
+			if a.Command != nil {
+				s.try(a.Command)
 			}
 		}
 		for n := 1; n <= simulated; n++ {

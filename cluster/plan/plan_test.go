@@ -1,4 +1,4 @@
-package cluster
+package plan
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 )
 
@@ -17,7 +16,7 @@ type scene struct {
 	state *state.State
 	index uint64
 	now   time.Time
-	facts knowledge
+	facts Knowledge
 }
 
 func storeN(n int) state.StoreID { return state.StoreID{15: byte(n)} }
@@ -28,16 +27,16 @@ func topicN(n int) state.TopicID {
 // newScene has n active brokers, the first three of which vote.
 func newScene(t testing.TB, n int) *scene {
 	w := &scene{t: t, state: state.New(), now: time.Unix(1_000_000, 0)}
-	w.facts = knowledge{
-		self: storeN(1), memory: newMemory(), peers: map[state.StoreID]peerFacts{},
-		settings: settings{voters: 3, lease: 3 * time.Second, drainParallel: 4},
+	w.facts = Knowledge{
+		Self: storeN(1), Memory: NewMemory(), Peers: map[state.StoreID]Peer{},
+		Settings: Settings{Voters: 3, Lease: 3 * time.Second, DrainParallel: 4},
 	}
 	w.apply(&state.InitCluster{ID: [16]byte{1}, Name: "c"})
 	for i := range n {
 		w.register(i + 1)
-		w.facts.servers = append(w.facts.servers, meta.Server{Store: storeN(i + 1), Address: address(i + 1), Voter: i < 3})
+		w.facts.Servers = append(w.facts.Servers, Server{Store: storeN(i + 1), Address: address(i + 1), Voter: i < 3})
 	}
-	w.facts.since, w.facts.memory = w.now, newMemory()
+	w.facts.Since, w.facts.Memory = w.now, NewMemory()
 	w.look()
 	w.pass(time.Minute)
 	return w
@@ -88,54 +87,54 @@ func (w *scene) topic(n int, owners ...int) {
 func (w *scene) partition(topic int) *state.Partition { return w.state.Partition(topicN(topic), 0) }
 
 // look lets the leader see the view, and hear from everyone that no test has silenced.
-func (w *scene) look() *census {
-	c := takeCensus(w.state.Freeze())
-	w.facts.memory.look(w.now, c)
+func (w *scene) look() *Census {
+	c := Count(w.state.Freeze())
+	w.facts.Memory.Look(w.now, c)
 	return c
 }
 
 // pass lets time go by: everyone renews its lease, the leader proves itself, a silenced broker stays silent.
 func (w *scene) pass(d time.Duration) {
 	w.now = w.now.Add(d)
-	w.facts.proof = span{w.now.Add(-10 * time.Millisecond), w.now.Add(-5 * time.Millisecond)}
+	w.facts.Proof = Span{w.now.Add(-10 * time.Millisecond), w.now.Add(-5 * time.Millisecond)}
 	for s := range w.state.Stores() {
-		p := w.facts.peers[s.ID]
-		if p.failures > 0 {
-			p.failedAt = w.now
-		} else if p.gossip != "silent" {
-			p.run, p.lease, p.applied = s.Incarnation, w.now.Add(w.facts.lease), w.index
+		p := w.facts.Peers[s.ID]
+		if p.Failures > 0 {
+			p.FailedAt = w.now
+		} else if p.Gossip != "silent" {
+			p.Run, p.Lease, p.Applied = s.Incarnation, w.now.Add(w.facts.Lease), w.index
 		}
-		w.facts.peers[s.ID] = p
+		w.facts.Peers[s.ID] = p
 	}
 }
 
 // silence makes a broker's probes fail from now on.
 func (w *scene) silence(n int) {
-	p := w.facts.peers[storeN(n)]
-	p.failing, p.failedAt, p.failures, p.why = w.now, w.now, 3, "connection refused"
-	w.facts.peers[storeN(n)] = p
+	p := w.facts.Peers[storeN(n)]
+	p.Failing, p.FailedAt, p.Failures, p.Why = w.now, w.now, 3, "connection refused"
+	w.facts.Peers[storeN(n)] = p
 }
 
-func (w *scene) peer(n int, f func(p *peerFacts)) {
-	p := w.facts.peers[storeN(n)]
+func (w *scene) peer(n int, f func(p *Peer)) {
+	p := w.facts.Peers[storeN(n)]
 	f(&p)
-	w.facts.peers[storeN(n)] = p
+	w.facts.Peers[storeN(n)] = p
 }
 
-func (w *scene) plan() ([]action, []remark) {
-	w.facts.head = w.index
-	return plan(w.now, w.look(), &w.facts)
+func (w *scene) plan() ([]Action, []Note) {
+	w.facts.Head = w.index
+	return Next(w.now, w.look(), &w.facts)
 }
 
 // kinds is what was planned, in words: "lose_store n3, grant 2 n1:1 n2:1, tick".
-func kinds(actions []action) string {
+func kinds(actions []Action) string {
 	var out []string
 	for _, a := range actions {
-		s := string(a.kind)
-		if a.store != (state.StoreID{}) {
-			s += fmt.Sprintf(" n%d", a.store[15])
+		s := string(a.Kind)
+		if a.Store != (state.StoreID{}) {
+			s += fmt.Sprintf(" n%d", a.Store[15])
 		}
-		if c, ok := a.command.(*state.GrantPartitions); ok {
+		if c, ok := a.Command.(*state.GrantPartitions); ok {
 			to := map[string]int{}
 			for _, e := range c.Entries {
 				to[fmt.Sprintf("n%d", e.To.Store[15])]++
@@ -147,15 +146,15 @@ func kinds(actions []action) string {
 	return strings.Join(out, ", ")
 }
 
-func words(notes []remark) string {
+func words(notes []Note) string {
 	var out []string
 	for _, n := range notes {
-		out = append(out, n.text)
+		out = append(out, n.Text)
 	}
 	return strings.Join(out, "\n")
 }
 
-func (w *scene) want(want string) []action {
+func (w *scene) want(want string) []Action {
 	w.t.Helper()
 	actions, notes := w.plan()
 	if got := kinds(actions); got != want {
@@ -172,27 +171,27 @@ func (w *scene) wantNote(part string) {
 }
 
 // carry applies what was planned.
-func (w *scene) carry(actions []action) {
+func (w *scene) carry(actions []Action) {
 	w.t.Helper()
 	for _, a := range actions {
-		w.facts.memory.remember(w.now, a)
-		if a.command != nil {
-			w.apply(a.command)
+		w.facts.Memory.Remember(w.now, a)
+		if a.Command != nil {
+			w.apply(a.Command)
 			continue
 		}
-		i := slices.IndexFunc(w.facts.servers, func(s meta.Server) bool { return s.Store == a.store })
-		switch a.kind {
-		case doPromote:
-			w.facts.servers[i].Voter = true
-		case doDemote:
-			w.facts.servers[i].Voter = false
-		case doDrop:
-			w.facts.servers = slices.Delete(w.facts.servers, i, i+1)
-		case doAdd:
+		i := slices.IndexFunc(w.facts.Servers, func(s Server) bool { return s.Store == a.Store })
+		switch a.Kind {
+		case Promote:
+			w.facts.Servers[i].Voter = true
+		case Demote:
+			w.facts.Servers[i].Voter = false
+		case Drop:
+			w.facts.Servers = slices.Delete(w.facts.Servers, i, i+1)
+		case Add:
 			if i < 0 {
-				w.facts.servers = append(w.facts.servers, a.server)
+				w.facts.Servers = append(w.facts.Servers, a.Server)
 			} else {
-				w.facts.servers[i] = a.server
+				w.facts.Servers[i] = a.Server
 			}
 		}
 	}
@@ -213,18 +212,18 @@ func TestLoss(t *testing.T) {
 		note string
 	}{
 		"lost":               {func(w *scene) {}, "lose_store n3, tick", ""},
-		"lease not out":      {func(w *scene) { w.peer(3, func(p *peerFacts) { p.lease = w.now.Add(time.Millisecond) }) }, "", "its lease ends in"},
-		"probe answers":      {func(w *scene) { w.peer(3, func(p *peerFacts) { p.failures, p.failing = 0, time.Time{} }) }, "", "but answers"},
-		"one probe failed":   {func(w *scene) { w.peer(3, func(p *peerFacts) { p.failures = 1 }) }, "", "is suspected"},
-		"failed just now":    {func(w *scene) { w.peer(3, func(p *peerFacts) { p.failing = w.now.Add(-900 * time.Millisecond) }) }, "", "is suspected"},
-		"failed long ago":    {func(w *scene) { w.peer(3, func(p *peerFacts) { p.failedAt = w.now.Add(-1100 * time.Millisecond) }) }, "", "is suspected"},
-		"a disk that hangs":  {func(w *scene) { w.facts.unwell = "its own log write hangs" }, "", "not sure of itself: its own log write hangs"},
-		"no majority":        {func(w *scene) { w.facts.proof.to = w.now.Add(-600 * time.Millisecond) }, "", "nothing was committed for 600ms"},
-		"a slow commit":      {func(w *scene) { w.facts.proof.from = w.facts.proof.to.Add(-1100 * time.Millisecond) }, "", "a commit took"},
-		"elected just now":   {func(w *scene) { w.facts.since = w.now.Add(-2900 * time.Millisecond) }, "", "is suspected"},
-		"elected, no proof":  {func(w *scene) { w.facts.proof = span{} }, "", "nothing was committed since"},
+		"lease not out":      {func(w *scene) { w.peer(3, func(p *Peer) { p.Lease = w.now.Add(time.Millisecond) }) }, "", "its lease ends in"},
+		"probe answers":      {func(w *scene) { w.peer(3, func(p *Peer) { p.Failures, p.Failing = 0, time.Time{} }) }, "", "but answers"},
+		"one probe failed":   {func(w *scene) { w.peer(3, func(p *Peer) { p.Failures = 1 }) }, "", "is suspected"},
+		"failed just now":    {func(w *scene) { w.peer(3, func(p *Peer) { p.Failing = w.now.Add(-900 * time.Millisecond) }) }, "", "is suspected"},
+		"failed long ago":    {func(w *scene) { w.peer(3, func(p *Peer) { p.FailedAt = w.now.Add(-1100 * time.Millisecond) }) }, "", "is suspected"},
+		"a disk that hangs":  {func(w *scene) { w.facts.Unwell = "its own log write hangs" }, "", "not sure of itself: its own log write hangs"},
+		"no majority":        {func(w *scene) { w.facts.Proof.To = w.now.Add(-600 * time.Millisecond) }, "", "nothing was committed for 600ms"},
+		"a slow commit":      {func(w *scene) { w.facts.Proof.From = w.facts.Proof.To.Add(-1100 * time.Millisecond) }, "", "a commit took"},
+		"elected just now":   {func(w *scene) { w.facts.Since = w.now.Add(-2900 * time.Millisecond) }, "", "is suspected"},
+		"elected, no proof":  {func(w *scene) { w.facts.Proof = Span{} }, "", "nothing was committed since"},
 		"lease of old run":   {func(w *scene) { w.register(3) }, "", "is suspected"},
-		"gossip says alive":  {func(w *scene) { w.peer(3, func(p *peerFacts) { p.gossip = "" }) }, "lose_store n3, tick", ""},
+		"gossip says alive":  {func(w *scene) { w.peer(3, func(p *Peer) { p.Gossip = "" }) }, "lose_store n3, tick", ""},
 		"already lost":       {func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(3)}) }, "", "n3 is lost"},
 		"another lost":       {func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(2)}) }, "", "1 of 3 brokers may be lost at the same time"},
 		"another came back":  {func(w *scene) { w.apply(&state.LoseStore{Owner: w.run(2)}); w.register(2) }, "lose_store n3, tick", ""},
@@ -249,9 +248,9 @@ func TestGossipAloneLosesNobody(t *testing.T) {
 	w.topic(1, 3)
 	for range 240 {
 		w.pass(250 * time.Millisecond)
-		w.peer(3, func(p *peerFacts) {
-			p.gossip, p.failures, p.failing, p.failedAt = "dead", 9, w.now.Add(-5*time.Second), w.now
-			p.lease = w.now.Add(500 * time.Millisecond) // two of three renewals are missed, one comes through
+		w.peer(3, func(p *Peer) {
+			p.Gossip, p.Failures, p.Failing, p.FailedAt = "dead", 9, w.now.Add(-5*time.Second), w.now
+			p.Lease = w.now.Add(500 * time.Millisecond) // two of three renewals are missed, one comes through
 		})
 		w.want("")
 	}
@@ -264,13 +263,13 @@ func TestResumedLeaderJudgesNobody(t *testing.T) {
 	w.silence(2)
 	w.silence(3)
 	w.pass(20 * time.Second)
-	w.facts.proof = span{w.now.Add(-20 * time.Second), w.now.Add(-20 * time.Second)}
-	w.facts.since = w.now // the shell saw the clock jump
+	w.facts.Proof = Span{w.now.Add(-20 * time.Second), w.now.Add(-20 * time.Second)}
+	w.facts.Since = w.now // the shell saw the clock jump
 	w.want("")
 	w.pass(3500 * time.Millisecond) // the row of failures began before it stood still
 	w.want("")
-	w.peer(3, func(p *peerFacts) { p.failing = w.facts.since })
-	w.peer(2, func(p *peerFacts) { p.failures = 0 })
+	w.peer(3, func(p *Peer) { p.Failing = w.facts.Since })
+	w.peer(2, func(p *Peer) { p.Failures = 0 })
 	w.want("lose_store n3, tick")
 }
 
@@ -285,14 +284,14 @@ func TestMassExpiryLosesAThird(t *testing.T) {
 	w.pass(4 * time.Second)
 	w.carry(w.want("lose_store n9, lose_store n8, lose_store n4, tick"))
 	for _, a := range mustPlan(w) {
-		if a.kind == doLose {
-			t.Errorf("a fourth broker is lost: %s", a.reason)
+		if a.Kind == Lose {
+			t.Errorf("a fourth broker is lost: %s", a.Reason)
 		}
 	}
 	w.wantNote("3 of 9 brokers may be lost at the same time")
 }
 
-func mustPlan(w *scene) []action { a, _ := w.plan(); return a }
+func mustPlan(w *scene) []Action { a, _ := w.plan(); return a }
 
 // TestLeaderNeverLosesItself: a lone broker, or one whose own lease ran out.
 func TestLeaderNeverLosesItself(t *testing.T) {

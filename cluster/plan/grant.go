@@ -1,4 +1,4 @@
-package cluster
+package plan
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 // grants gives every partition whose owner cannot serve it to a broker that can (section 4 of the ownership rules).
 func (p *planning) grants() {
 	var due, stuck []*state.Partition
-	for _, part := range p.c.ownerless {
+	for _, part := range p.c.Ownerless {
 		if p.due(part) {
 			due = append(due, part)
 		}
 	}
 	for _, part := range p.c.opening {
-		if since := p.f.memory.moveSince(part); p.now.Sub(since) > moveTime {
+		if since := p.f.Memory.moveSince(part); p.now.Sub(since) > moveTime {
 			p.note(part.Owner.Store, "%s has not opened %s in %v", p.name(part.Owner.Store), p.partition(part), waited(p.now.Sub(since)))
 			stuck = append(stuck, part)
 		}
@@ -38,7 +38,7 @@ func (p *planning) grants() {
 		for _, part := range batch {
 			c.Entries = append(c.Entries, grantOf(part, targets.take(holders(part))))
 		}
-		p.do(action{kind: doGrant, count: len(batch), command: c, reason: p.whyGranted(batch)})
+		p.do(Action{Kind: grant, Count: len(batch), Command: c, Reason: p.whyGranted(batch)})
 	}
 	p.regrant(stuck, targets)
 }
@@ -52,9 +52,9 @@ func (p *planning) regrant(stuck []*state.Partition, targets scale) {
 		}
 	}
 	if len(c.Entries) > 0 {
-		p.do(action{
-			kind: doGrant, count: len(c.Entries), command: c,
-			reason: fmt.Sprintf("not opened for %v by the broker that it was given to", moveTime),
+		p.do(Action{
+			Kind: grant, Count: len(c.Entries), Command: c,
+			Reason: fmt.Sprintf("not opened for %v by the broker that it was given to", moveTime),
 		})
 	}
 }
@@ -66,15 +66,15 @@ func grantOf(part *state.Partition, to state.Owner) state.PartitionGrant {
 // due says whether a partition is to be granted now. A store that stopped cleanly has a lease's time to come back: when
 // a whole cluster restarts, whoever is up first must not take over everything.
 func (p *planning) due(part *state.Partition) bool {
-	owner := p.c.view.Store(part.Owner.Store)
+	owner := p.c.View.Store(part.Owner.Store)
 	if gone(owner) || part.State != state.Closed || !owner.Clean {
 		return true
 	}
-	since := p.f.memory.statusSince(owner)
-	if p.f.since.After(since) {
-		since = p.f.since
+	since := p.f.Memory.statusSince(owner)
+	if p.f.Since.After(since) {
+		since = p.f.Since
 	}
-	return p.now.Sub(since) >= p.f.lease
+	return p.now.Sub(since) >= p.f.Lease
 }
 
 // holders are the stores that can open a partition without a loss, if that is known to matter: the open range of
@@ -92,7 +92,7 @@ func (p *planning) whyGranted(batch []*state.Partition) string {
 	for _, part := range batch {
 		owners[part.Owner.Store]++
 	}
-	owner := p.c.view.Store(first)
+	owner := p.c.View.Store(first)
 	var why string
 	switch {
 	case first == (state.StoreID{}):
@@ -117,18 +117,18 @@ func (p *planning) whyGranted(batch []*state.Partition) string {
 // targets are the brokers that may be given partitions: active, leased, answering, and with the current index applied.
 // wait says that some have not applied it yet and may in a moment.
 func (p *planning) targets() (s scale, wait bool) {
-	for _, st := range p.c.stores {
-		if st.Status != state.StoreActive || st.Clean || !p.leased(st) || p.f.peers[st.ID].failures > 0 {
+	for _, st := range p.c.Stores {
+		if st.Status != state.StoreActive || st.Clean || !p.leased(st) || p.f.Peers[st.ID].Failures > 0 {
 			continue
 		}
-		peer := p.f.peers[st.ID]
-		if peer.applied < p.f.index {
-			wait = wait || p.now.Sub(p.f.indexAt) < spreadTime
-			p.note(st.ID, "%s is given nothing: it has applied index %d, not yet %d", st.Broker, peer.applied, p.f.index)
+		peer := p.f.Peers[st.ID]
+		if peer.Applied < p.f.Index {
+			wait = wait || p.now.Sub(p.f.IndexAt) < spreadTime
+			p.note(st.ID, "%s is given nothing: it has applied index %d, not yet %d", st.Broker, peer.Applied, p.f.Index)
 			continue
 		}
-		s.candidates = append(s.candidates, candidate{
-			owner: state.Owner{Store: st.ID, Incarnation: st.Incarnation}, partitions: p.c.load[st.ID], bytes: peer.bytes,
+		s.candidates = append(s.candidates, Candidate{
+			Owner: state.Owner{Store: st.ID, Incarnation: st.Incarnation}, Partitions: p.c.load[st.ID], Bytes: peer.Bytes,
 		})
 	}
 	return s, wait
@@ -156,11 +156,11 @@ func (p *planning) aborts() {
 	if n := len(c.Entries) - 1; n > 0 {
 		reason += fmt.Sprintf("; and %d others", n)
 	}
-	p.do(action{kind: doAbort, count: len(c.Entries), command: c, reason: reason})
+	p.do(Action{Kind: abort, Count: len(c.Entries), Command: c, Reason: reason})
 }
 
 func (p *planning) whyAborted(part *state.Partition) string {
-	owner, target := p.c.view.Store(part.Owner.Store), p.c.view.Store(part.Target.Store)
+	owner, target := p.c.View.Store(part.Owner.Store), p.c.View.Store(part.Target.Store)
 	switch {
 	case owner.Incarnation != part.Owner.Incarnation:
 		return "owner " + owner.Broker + " restarted" // and opens it again as after any restart
@@ -170,7 +170,7 @@ func (p *planning) whyAborted(part *state.Partition) string {
 		return "target " + target.Broker + " restarted"
 	case target.Clean:
 		return "target " + target.Broker + " is stopped"
-	case p.now.Sub(p.f.memory.moveSince(part)) > moveTime:
+	case p.now.Sub(p.f.Memory.moveSince(part)) > moveTime:
 		return fmt.Sprintf("no progress for %v on the way from %s to %s", moveTime, owner.Broker, target.Broker)
 	}
 	return ""
@@ -178,7 +178,7 @@ func (p *planning) whyAborted(part *state.Partition) string {
 
 func (p *planning) partition(part *state.Partition) string {
 	name := part.Topic.String()
-	if t := p.c.view.TopicByID(part.Topic); t != nil {
+	if t := p.c.View.TopicByID(part.Topic); t != nil {
 		name = t.Name
 	}
 	return fmt.Sprintf("%s[%d]", name, part.Number)
@@ -188,14 +188,14 @@ func (p *planning) partition(part *state.Partition) string {
 func (p *planning) drains() {
 	var targets scale
 	var known bool
-	for _, s := range p.c.stores {
+	for _, s := range p.c.Stores {
 		if !drains(s) {
 			continue
 		}
 		if p.drained(s) {
 			continue
 		}
-		free := p.f.drainParallel - p.c.leaving[s.ID]
+		free := p.f.DrainParallel - p.c.leaving[s.ID]
 		parts := p.movable(s.ID, free)
 		if len(parts) == 0 {
 			continue
@@ -214,9 +214,9 @@ func (p *planning) drains() {
 				Topic: part.Topic, Partition: part.Number, Epoch: part.Epoch, To: targets.take(nil),
 			})
 		}
-		p.do(action{
-			kind: doMove, store: s.ID, count: len(parts), command: c,
-			reason: fmt.Sprintf("%s drains, %d partitions left", s.Broker, p.c.owned[s.ID]),
+		p.do(Action{
+			Kind: move, Store: s.ID, Count: len(parts), Command: c,
+			Reason: fmt.Sprintf("%s drains, %d partitions left", s.Broker, p.c.owned[s.ID]),
 		})
 	}
 }
@@ -233,9 +233,9 @@ func (p *planning) drained(s *state.Store) bool {
 		p.note(s.ID, "%s owns nothing more; %d ranges are not yet copied from it", s.Broker, n)
 		return true
 	}
-	p.do(action{
-		kind: doDrained, store: s.ID, reason: "owns nothing, and all it holds is elsewhere too",
-		command: &state.SetStore{
+	p.do(Action{
+		Kind: drained, Store: s.ID, Reason: "owns nothing, and all it holds is elsewhere too",
+		Command: &state.SetStore{
 			Owner: state.Owner{Store: s.ID, Incarnation: s.Incarnation}, Status: state.StoreDrained,
 		},
 	})
@@ -249,7 +249,7 @@ func (p *planning) movable(id state.StoreID, n int) []*state.Partition {
 		if len(parts) >= n {
 			break
 		}
-		if at, ok := p.f.memory.aborted[idOf(part)]; ok && p.now.Sub(at) < retryTime {
+		if at, ok := p.f.Memory.aborted[idOf(part)]; ok && p.now.Sub(at) < retryTime {
 			continue
 		}
 		parts = append(parts, part)
@@ -257,9 +257,9 @@ func (p *planning) movable(id state.StoreID, n int) []*state.Partition {
 	return parts
 }
 
-// remember dates the moves that an action took back.
-func (m *memory) remember(now time.Time, a action) {
-	if c, ok := a.command.(*state.AbortMoves); ok {
+// Remember dates the moves that an action took back.
+func (m *Memory) Remember(now time.Time, a Action) {
+	if c, ok := a.Command.(*state.AbortMoves); ok {
 		for _, e := range c.Entries {
 			m.aborted[partitionID{e.Topic, e.Partition}] = now
 		}

@@ -1,4 +1,4 @@
-package cluster
+package plan
 
 import (
 	"cmp"
@@ -14,14 +14,14 @@ import (
 func (p *planning) losses() {
 	var suspects []*state.Store
 	lost := 0
-	for _, s := range p.c.stores {
+	for _, s := range p.c.Stores {
 		switch {
 		case s.Status == state.StoreLost:
 			lost++
 			p.note(s.ID, "%s is lost", s.Broker)
 		case p.stopped(s):
 			p.note(s.ID, "%s is stopped", s.Broker)
-		case s.ID != p.f.self && p.unreachable(s):
+		case s.ID != p.f.Self && p.unreachable(s):
 			suspects = append(suspects, s)
 		}
 	}
@@ -36,19 +36,19 @@ func (p *planning) losses() {
 	}
 	// Whoever owns most goes first: a dead broker that owns nothing must not use up the allowance.
 	slices.SortStableFunc(suspects, func(a, b *state.Store) int { return cmp.Compare(p.c.owned[b.ID], p.c.owned[a.ID]) })
-	allowed := max(1, len(p.c.stores)/3)
+	allowed := max(1, len(p.c.Stores)/3)
 	for _, s := range suspects {
 		if lost >= allowed {
 			p.note(s.ID, "%s would be lost too, but %d of %d brokers may be lost at the same time: bring one back or remove one",
-				s.Broker, allowed, len(p.c.stores))
+				s.Broker, allowed, len(p.c.Stores))
 			continue
 		}
 		lost++
-		peer := p.f.peers[s.ID]
-		p.do(action{
-			kind: doLose, store: s.ID, command: &state.LoseStore{Owner: state.Owner{Store: s.ID, Incarnation: s.Incarnation}},
-			reason: fmt.Sprintf("its lease ran out %v ago and %d probes failed: %s",
-				waited(p.now.Sub(p.deadline(s))), peer.failures, peer.why),
+		peer := p.f.Peers[s.ID]
+		p.do(Action{
+			Kind: Lose, Store: s.ID, Command: &state.LoseStore{Owner: state.Owner{Store: s.ID, Incarnation: s.Incarnation}},
+			Reason: fmt.Sprintf("its lease ran out %v ago and %d probes failed: %s",
+				waited(p.now.Sub(p.deadline(s))), peer.Failures, peer.Why),
 		})
 	}
 }
@@ -60,13 +60,13 @@ func (p *planning) stopped(s *state.Store) bool { return s.Clean && p.c.serving[
 // deadline is when the lease of a store's present run is out. A run that this leader has just met, and every run after
 // an election or a pause of the leader, has a full lease.
 func (p *planning) deadline(s *state.Store) time.Time {
-	at := p.f.since
-	if run := p.f.memory.runSince(s); run.After(at) {
+	at := p.f.Since
+	if run := p.f.Memory.runSince(s); run.After(at) {
 		at = run
 	}
-	at = at.Add(p.f.lease)
-	if peer := p.f.peers[s.ID]; peer.run == s.Incarnation && peer.lease.After(at) {
-		return peer.lease
+	at = at.Add(p.f.Lease)
+	if peer := p.f.Peers[s.ID]; peer.Run == s.Incarnation && peer.Lease.After(at) {
+		return peer.Lease
 	}
 	return at
 }
@@ -74,21 +74,21 @@ func (p *planning) deadline(s *state.Store) time.Time {
 // unreachable says whether a store's lease has run out and the leader's own probes of it fail, and notes what is amiss
 // with it if not.
 func (p *planning) unreachable(s *state.Store) bool {
-	peer := p.f.peers[s.ID]
+	peer := p.f.Peers[s.ID]
 	deadline := p.deadline(s)
-	failed := peer.failures > 1 && !peer.failing.Before(p.f.since) &&
-		peer.failedAt.Sub(peer.failing) >= probeRow && p.now.Sub(peer.failedAt) <= probeAge
+	failed := peer.Failures > 1 && !peer.Failing.Before(p.f.Since) &&
+		peer.FailedAt.Sub(peer.Failing) >= probeRow && p.now.Sub(peer.FailedAt) <= probeAge
 	switch {
 	case !p.now.Before(deadline) && failed:
 		return true
-	case !p.now.Before(deadline) && peer.failures > 0:
-		p.note(s.ID, "%s is suspected: its lease ran out %v ago, probes fail: %s", s.Broker, waited(p.now.Sub(deadline)), peer.why)
+	case !p.now.Before(deadline) && peer.Failures > 0:
+		p.note(s.ID, "%s is suspected: its lease ran out %v ago, probes fail: %s", s.Broker, waited(p.now.Sub(deadline)), peer.Why)
 	case !p.now.Before(deadline):
 		p.note(s.ID, "%s holds no lease since %v but answers", s.Broker, waited(p.now.Sub(deadline)))
-	case peer.failures > 0:
-		p.note(s.ID, "%s is suspected: probes fail: %s; its lease ends in %v", s.Broker, peer.why, waited(deadline.Sub(p.now)))
-	case peer.gossip != "":
-		p.note(s.ID, "%s is %s in gossip but answers", s.Broker, peer.gossip)
+	case peer.Failures > 0:
+		p.note(s.ID, "%s is suspected: probes fail: %s; its lease ends in %v", s.Broker, peer.Why, waited(deadline.Sub(p.now)))
+	case peer.Gossip != "":
+		p.note(s.ID, "%s is %s in gossip but answers", s.Broker, peer.Gossip)
 	}
 	return false
 }
@@ -96,16 +96,16 @@ func (p *planning) unreachable(s *state.Store) bool {
 // unwell says why the leader may not judge others: its own log writes and a majority of the voters must have answered
 // just now, and since it last stood still (R7).
 func (p *planning) unwell() string {
-	proof := p.f.proof
+	proof := p.f.Proof
 	switch {
-	case p.f.unwell != "":
-		return p.f.unwell
-	case proof.to.IsZero() || proof.from.Before(p.f.since):
+	case p.f.Unwell != "":
+		return p.f.Unwell
+	case proof.To.IsZero() || proof.From.Before(p.f.Since):
 		return "nothing was committed since it began to count"
-	case p.now.Sub(proof.to) > proofAge:
-		return fmt.Sprintf("nothing was committed for %v", waited(p.now.Sub(proof.to)))
-	case proof.to.Sub(proof.from) > proofTime:
-		return fmt.Sprintf("a commit took %v", waited(proof.to.Sub(proof.from)))
+	case p.now.Sub(proof.To) > ProofAge:
+		return fmt.Sprintf("nothing was committed for %v", waited(p.now.Sub(proof.To)))
+	case proof.To.Sub(proof.From) > ProofTime:
+		return fmt.Sprintf("a commit took %v", waited(proof.To.Sub(proof.From)))
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-package cluster
+package plan
 
 import (
 	"time"
@@ -6,28 +6,28 @@ import (
 	"github.com/danubemq/danube/meta/state"
 )
 
-// census is what one walk over all partitions finds that the leader has to do with. It depends on the view alone, so it
+// Census is what one walk over all partitions finds that the leader has to do with. It depends on the view alone, so it
 // is taken once for each view.
-type census struct {
-	view      *state.View
-	stores    []*state.Store                       // not REMOVED, in the order of their ids
+type Census struct {
+	View      *state.View
+	Stores    []*state.Store                       // not REMOVED, in the order of their ids
 	load      map[state.StoreID]int                // partitions it owns or will own: one on its way counts for its target
 	owned     map[state.StoreID]int                // partitions it owns, in any state
 	serving   map[state.StoreID]int                // those of them that are OPEN or SEALING
 	orphaned  map[state.StoreID]int                // partitions with an ORPHANED range, by the first store that may hold it
 	idle      map[state.StoreID]int                // partitions that only the store itself can open again, and has not
 	leaving   map[state.StoreID]int                // SEALING, by present owner
-	ownerless []*state.Partition                   // its owner cannot serve it: to be granted
+	Ownerless []*state.Partition                   // its owner cannot serve it: to be granted
 	moving    []*state.Partition                   // SEALING, owner alive
 	opening   []*state.Partition                   // granted, not yet open, target alive
 	drain     map[state.StoreID][]*state.Partition // OPEN, of a draining store
 	sole      map[state.StoreID]int                // ranges that no store holds which is to stay, by draining store
 }
 
-// takeCensus walks over all partitions of live topics: about two milliseconds for ten thousand.
-func takeCensus(v *state.View) *census {
-	c := &census{
-		view: v,
+// Count walks over all partitions of live topics: about two milliseconds for ten thousand.
+func Count(v *state.View) *Census {
+	c := &Census{
+		View: v,
 		load: map[state.StoreID]int{}, owned: map[state.StoreID]int{}, serving: map[state.StoreID]int{}, orphaned: map[state.StoreID]int{}, idle: map[state.StoreID]int{},
 		leaving: map[state.StoreID]int{}, drain: map[state.StoreID][]*state.Partition{}, sole: map[state.StoreID]int{},
 	}
@@ -36,7 +36,7 @@ func takeCensus(v *state.View) *census {
 		if s.Status == state.StoreRemoved {
 			continue
 		}
-		c.stores = append(c.stores, s)
+		c.Stores = append(c.Stores, s)
 		draining = draining || drains(s)
 	}
 	for t := range v.Topics("") {
@@ -58,8 +58,8 @@ func gone(s *state.Store) bool {
 	return s == nil || s.Status == state.StoreLost || s.Status == state.StoreRemoved
 }
 
-func (c *census) count(p *state.Partition) {
-	owner := c.view.Store(p.Owner.Store)
+func (c *Census) count(p *state.Partition) {
+	owner := c.View.Store(p.Owner.Store)
 	c.owned[p.Owner.Store]++
 	if p.State == state.Open || p.State == state.Sealing {
 		c.serving[p.Owner.Store]++
@@ -77,7 +77,7 @@ func (c *census) count(p *state.Partition) {
 		c.load[p.Owner.Store]++
 	}
 	if gone(owner) {
-		c.ownerless = append(c.ownerless, p)
+		c.Ownerless = append(c.Ownerless, p)
 		return
 	}
 	latest := owner.Incarnation == p.Owner.Incarnation
@@ -85,7 +85,7 @@ func (c *census) count(p *state.Partition) {
 	case state.Closed:
 		// A store that serves opens what it closed by itself, as does its next run. One that stopped or drains does not.
 		if owner.Clean || drains(owner) {
-			c.ownerless = append(c.ownerless, p)
+			c.Ownerless = append(c.Ownerless, p)
 		} else {
 			c.idle[owner.ID]++
 		}
@@ -93,7 +93,7 @@ func (c *census) count(p *state.Partition) {
 		if latest && !owner.Clean {
 			c.opening = append(c.opening, p)
 		} else {
-			c.ownerless = append(c.ownerless, p)
+			c.Ownerless = append(c.Ownerless, p)
 		}
 	case state.Sealing:
 		c.moving = append(c.moving, p)
@@ -107,7 +107,7 @@ func (c *census) count(p *state.Partition) {
 }
 
 // countSole counts the ranges whose copies all lie on stores that are about to leave or have left.
-func (c *census) countSole(p *state.Partition) {
+func (c *Census) countSole(p *state.Partition) {
 	for i := range p.Ranges {
 		r := &p.Ranges[i]
 		if r.Status == state.RangeLost || len(r.Stores) == 0 {
@@ -115,7 +115,7 @@ func (c *census) countSole(p *state.Partition) {
 		}
 		stays := false
 		for _, id := range r.Stores {
-			if s := c.view.Store(id); !gone(s) && !drains(s) {
+			if s := c.View.Store(id); !gone(s) && !drains(s) {
 				stays = true
 				break
 			}
@@ -129,9 +129,9 @@ func (c *census) countSole(p *state.Partition) {
 	}
 }
 
-// memory is when this leader first saw what the metadata does not date. A new leader begins with an empty one and gives
+// Memory is when this leader first saw what the metadata does not date. A new leader begins with an empty one and gives
 // everything its full time again.
-type memory struct {
+type Memory struct {
 	runs     map[state.StoreID]sighting
 	statuses map[state.StoreID]sighting
 	moves    map[partitionID]sighting
@@ -151,16 +151,16 @@ type partitionID struct {
 
 func idOf(p *state.Partition) partitionID { return partitionID{p.Topic, p.Number} }
 
-func newMemory() *memory {
-	return &memory{
+func NewMemory() *Memory {
+	return &Memory{
 		runs: map[state.StoreID]sighting{}, statuses: map[state.StoreID]sighting{},
 		moves: map[partitionID]sighting{}, aborted: map[partitionID]time.Time{},
 	}
 }
 
-// look dates what is new in the census and forgets what is over.
-func (m *memory) look(now time.Time, c *census) {
-	for _, s := range c.stores {
+// Look dates what is new in the census and forgets what is over.
+func (m *Memory) Look(now time.Time, c *Census) {
+	for _, s := range c.Stores {
 		keep(m.runs, s.ID, s.Incarnation, now)
 		mark := s.Incarnation<<8 | uint64(s.Status)<<1
 		if s.Clean {
@@ -196,6 +196,6 @@ func keep(seen map[state.StoreID]sighting, id state.StoreID, mark uint64, now ti
 	}
 }
 
-func (m *memory) runSince(s *state.Store) time.Time      { return m.runs[s.ID].since }
-func (m *memory) statusSince(s *state.Store) time.Time   { return m.statuses[s.ID].since }
-func (m *memory) moveSince(p *state.Partition) time.Time { return m.moves[idOf(p)].since }
+func (m *Memory) runSince(s *state.Store) time.Time      { return m.runs[s.ID].since }
+func (m *Memory) statusSince(s *state.Store) time.Time   { return m.statuses[s.ID].since }
+func (m *Memory) moveSince(p *state.Partition) time.Time { return m.moves[idOf(p)].since }

@@ -1,4 +1,4 @@
-package cluster
+package founding
 
 import (
 	"errors"
@@ -28,16 +28,16 @@ type world struct {
 
 // modelBroker is one broker: its disk outlives its runs.
 type modelBroker struct {
-	*founder
+	*Founder
 	id       state.StoreID
 	number   int
 	expect   int
 	seeds    []int
-	disk     record
+	disk     Record
 	run      int // grows with each start
 	up       bool
 	reached  map[int]bool
-	known    map[int]neighbor
+	known    map[int]Neighbor
 	dieAfter int // the write that kills: 0 none, 1 before it is on disk, 2 after
 }
 
@@ -87,8 +87,8 @@ func (w *world) fail(format string, args ...any) {
 
 func (w *world) start(b *modelBroker) {
 	b.run++
-	b.up, b.reached, b.known = true, map[int]bool{}, map[int]neighbor{}
-	b.founder = &founder{self: b.id, expect: b.expect, disk: b.disk, save: func(r record) error { return w.save(b, r) }}
+	b.up, b.reached, b.known = true, map[int]bool{}, map[int]Neighbor{}
+	b.Founder = &Founder{Self: b.id, Expect: b.expect, Disk: b.disk, Save: func(r Record) error { return w.save(b, r) }}
 	w.note("start %d", b.number)
 }
 
@@ -101,7 +101,7 @@ func (w *world) kill(b *modelBroker) {
 }
 
 // save is a broker's disk. It is where kills come most often.
-func (w *world) save(b *modelBroker, r record) error {
+func (w *world) save(b *modelBroker, r Record) error {
 	die := b.dieAfter
 	if die == 0 && !w.calm && w.rng.IntN(4) == 0 {
 		die = 1 + w.rng.IntN(2)
@@ -125,8 +125,8 @@ func (w *world) save(b *modelBroker, r record) error {
 	return nil
 }
 
-func (w *world) card(b *modelBroker) neighbor {
-	return neighbor{founded{b.id, fmt.Sprint(b.number)}, fmt.Sprint(b.number), b.disk.Cluster, b.expect}
+func (w *world) card(b *modelBroker) Neighbor {
+	return Neighbor{Broker{b.id, fmt.Sprint(b.number)}, fmt.Sprint(b.number), b.disk.Cluster, b.expect}
 }
 
 // meet is a full exchange of what two brokers know, as when one contacts another.
@@ -146,20 +146,20 @@ func (w *world) meet(a, b *modelBroker) {
 	}
 }
 
-func (w *world) facts(b *modelBroker) facts {
-	k := facts{}
+func (w *world) facts(b *modelBroker) Facts {
+	k := Facts{}
 	b.known[b.number] = w.card(b)
 	for _, s := range b.seeds {
 		if !b.reached[s] {
-			k.missing = append(k.missing, fmt.Sprint(s))
+			k.Missing = append(k.Missing, fmt.Sprint(s))
 		} else if s != b.number {
-			k.seeds = append(k.seeds, w.card(w.brokers[s]).founded)
+			k.Seeds = append(k.Seeds, w.card(w.brokers[s]).Broker)
 		}
 	}
 	for _, n := range b.known {
-		k.visible = append(k.visible, n)
+		k.Visible = append(k.Visible, n)
 	}
-	slices.SortFunc(k.visible, func(x, y neighbor) int { return compareStores(x.Store, y.Store) })
+	slices.SortFunc(k.Visible, func(x, y Neighbor) int { return compareStores(x.Store, y.Store) })
 	return k
 }
 
@@ -181,60 +181,60 @@ func (w *world) call(from *modelBroker, to state.StoreID, serve func(*modelBroke
 
 // act is one turn of a broker's loop.
 func (w *world) act(b *modelBroker) error {
-	s := b.decide(w.facts(b))
-	switch s.kind {
-	case stepFound:
+	s := b.Decide(w.facts(b))
+	switch s.Kind {
+	case Found:
 		w.fail("broker %d founds a cluster of one", b.number)
-	case stepPropose:
+	case Propose:
 		var id [16]byte
 		id[0], id[1] = byte(w.rng.Uint32()), byte(w.rng.Uint32())
 		id[15] = 1
-		return b.propose(id, slices.Clone(s.list))
-	case stepGiveUp:
-		return b.release()
-	case stepDrive:
-		r := b.request()
+		return b.Propose(id, slices.Clone(s.List))
+	case GiveUp:
+		return b.Release()
+	case Drive:
+		r := b.Request()
 		p := r.Pledge
-		for _, to := range s.list {
+		for _, to := range s.List {
 			w.call(b, to.Store, func(there *modelBroker) (func(*modelBroker) error, error) {
-				a, err := there.hold(r, w.facts(there))
-				return func(b *modelBroker) error { return w.settle(b, b.heard(p.Cluster, to.Store, a, w.facts(b))) }, err
+				a, err := there.Hold(r, w.facts(there))
+				return func(b *modelBroker) error { return w.settle(b, b.Heard(p.Cluster, to.Store, a, w.facts(b))) }, err
 			})
 		}
-		if len(s.list) == 0 {
-			return w.settle(b, b.complete(p.Cluster, w.facts(b)))
+		if len(s.List) == 0 {
+			return w.settle(b, b.Complete(p.Cluster, w.facts(b)))
 		}
-	case stepAsk:
-		to := s.list[w.rng.IntN(len(s.list))].Store
+	case Ask:
+		to := s.List[w.rng.IntN(len(s.List))].Store
 		w.call(b, to, func(there *modelBroker) (func(*modelBroker) error, error) {
-			a := there.asked(s.cluster)
-			return func(b *modelBroker) error { return b.told(s.cluster, to, a) }, nil
+			a := there.Asked(s.Cluster)
+			return func(b *modelBroker) error { return b.Told(s.Cluster, to, a) }, nil
 		})
-	case stepJoin:
-		if err := b.joining(s.cluster); err != nil {
+	case Join:
+		if err := b.Joining(s.Cluster); err != nil {
 			return err
 		}
-		w.call(b, s.members[w.rng.IntN(len(s.members))].Store, func(there *modelBroker) (func(*modelBroker) error, error) {
-			if there.founder.disk.Cluster != s.cluster {
+		w.call(b, s.Members[w.rng.IntN(len(s.Members))].Store, func(there *modelBroker) (func(*modelBroker) error, error) {
+			if there.Founder.Disk.Cluster != s.Cluster {
 				return nil, errors.New("not a member")
 			}
 			return func(b *modelBroker) error {
-				if b.founder.disk.Cluster != [16]byte{} {
+				if b.Founder.Disk.Cluster != [16]byte{} {
 					return nil
 				}
-				return b.joined(s.cluster)
+				return b.Joined(s.Cluster)
 			}, nil
 		})
 	}
 	return nil
 }
 
-func (w *world) settle(b *modelBroker, v verdict) error {
+func (w *world) settle(b *modelBroker, v Verdict) error {
 	switch v {
-	case everybodyHolds:
-		return b.commit()
-	case giveUp:
-		return b.release()
+	case Everybody:
+		return b.Commit()
+	case Abandon:
+		return b.Release()
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ func TestNeverTwoClusters(t *testing.T) {
 		for n := 0; !w.allIn(); n++ {
 			if n > 200_000 {
 				for _, b := range w.brokers {
-					t.Logf("%d %s up %v seeds %v expect %d disk %+v step %+v", b.number, b.id, b.up, b.seeds, b.expect, b.disk, b.decide(w.facts(b)))
+					t.Logf("%d %s up %v seeds %v expect %d disk %+v step %+v", b.number, b.id, b.up, b.seeds, b.expect, b.disk, b.Decide(w.facts(b)))
 				}
 				w.fail("seed %d: no cluster", seed)
 			}
@@ -318,3 +318,6 @@ func TestNeverTwoClusters(t *testing.T) {
 		t.Errorf("only %d proposers were killed: the test did not bite", kills)
 	}
 }
+
+// store returns a store id that sorts by n.
+func store(n byte) state.StoreID { return state.StoreID{0: n, 15: 1} }

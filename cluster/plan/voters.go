@@ -1,10 +1,9 @@
-package cluster
+package plan
 
 import (
 	"fmt"
 	"maps"
 
-	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 )
 
@@ -16,7 +15,7 @@ func (p *planning) membership() {
 	if p.handOverLeadership() {
 		return
 	}
-	for _, s := range p.c.stores {
+	for _, s := range p.c.Stores {
 		if p.welcome(s) {
 			return
 		}
@@ -27,23 +26,23 @@ func (p *planning) membership() {
 	p.fillVotes()
 }
 
-func (p *planning) change(kind actionKind, server meta.Server, format string, args ...any) {
-	p.do(action{kind: kind, store: server.Store, server: server, reason: fmt.Sprintf(format, args...)})
+func (p *planning) change(kind Kind, server Server, format string, args ...any) {
+	p.do(Action{Kind: kind, Store: server.Store, Server: server, Reason: fmt.Sprintf(format, args...)})
 }
 
-func (p *planning) server(id state.StoreID) (meta.Server, bool) {
-	for _, s := range p.f.servers {
+func (p *planning) server(id state.StoreID) (Server, bool) {
+	for _, s := range p.f.Servers {
 		if s.Store == id {
 			return s, true
 		}
 	}
-	return meta.Server{}, false
+	return Server{}, false
 }
 
 // handOverLeadership passes leadership on if this leader drains, was removed, or cannot keep its own lease: its disk
 // hangs, and only another leader can judge it.
 func (p *planning) handOverLeadership() bool {
-	self := p.c.view.Store(p.f.self)
+	self := p.c.View.Store(p.f.Self)
 	if self == nil {
 		return false
 	}
@@ -58,22 +57,22 @@ func (p *planning) handOverLeadership() bool {
 	default:
 		return false
 	}
-	for _, s := range p.f.servers {
-		if st := p.c.view.Store(s.Store); s.Voter && s.Store != p.f.self && p.fit(st) {
-			p.change(doTransfer, s, "%s", why)
+	for _, s := range p.f.Servers {
+		if st := p.c.View.Store(s.Store); s.Voter && s.Store != p.f.Self && p.fit(st) {
+			p.change(Transfer, s, "%s", why)
 			return true
 		}
 	}
-	p.note(p.f.self, "%s, and there is no other voter that could lead", why)
+	p.note(p.f.Self, "%s, and there is no other voter that could lead", why)
 	return false
 }
 
 // fit says whether a store may get a vote or lead: active, leased, answering and not far behind.
 func (p *planning) fit(s *state.Store) bool {
-	if s == nil || s.Status != state.StoreActive || s.Clean || !p.leased(s) || p.f.peers[s.ID].failures > 0 {
+	if s == nil || s.Status != state.StoreActive || s.Clean || !p.leased(s) || p.f.Peers[s.ID].Failures > 0 {
 		return false
 	}
-	return p.f.peers[s.ID].applied+voterLag >= p.f.head
+	return p.f.Peers[s.ID].Applied+voterLag >= p.f.Head
 }
 
 // welcome adds a registered store that Raft does not know, or knows under another address.
@@ -84,10 +83,10 @@ func (p *planning) welcome(s *state.Store) bool {
 	server, known := p.server(s.ID)
 	switch {
 	case !known:
-		p.change(doAdd, meta.Server{Store: s.ID, Address: s.Addresses.Peer}, "%s joined", s.Broker)
+		p.change(Add, Server{Store: s.ID, Address: s.Addresses.Peer}, "%s joined", s.Broker)
 	case server.Address != s.Addresses.Peer:
 		server.Address = s.Addresses.Peer
-		p.change(doAdd, server, "%s is at another address now", s.Broker)
+		p.change(Add, server, "%s is at another address now", s.Broker)
 	default:
 		return false
 	}
@@ -98,9 +97,9 @@ func (p *planning) welcome(s *state.Store) bool {
 // its place.
 func (p *planning) leave() bool {
 	votes := p.votes()
-	for _, server := range p.f.servers {
-		s := p.c.view.Store(server.Store)
-		if s == nil || server.Store == p.f.self {
+	for _, server := range p.f.Servers {
+		s := p.c.View.Store(server.Store)
+		if s == nil || server.Store == p.f.Self {
 			continue
 		}
 		switch {
@@ -112,13 +111,13 @@ func (p *planning) leave() bool {
 				p.note(s.ID, "%s was removed but its vote is needed until another voter is up", s.Broker)
 				continue
 			}
-			p.change(doDrop, server, "%s was removed from the cluster", s.Broker)
+			p.change(Drop, server, "%s was removed from the cluster", s.Broker)
 			return true
 		case server.Voter && p.lostForGood(s):
 			if votes.good < p.target() || !votes.without(s.ID).quorate() {
 				continue
 			}
-			p.change(doDemote, server, "%s is lost and another voter took its place", s.Broker)
+			p.change(Demote, server, "%s is lost and another voter took its place", s.Broker)
 			return true
 		}
 	}
@@ -126,10 +125,10 @@ func (p *planning) leave() bool {
 }
 
 func (p *planning) lostForGood(s *state.Store) bool {
-	return s.Status == state.StoreLost && p.now.Sub(p.f.memory.statusSince(s)) >= replaceTime
+	return s.Status == state.StoreLost && p.now.Sub(p.f.Memory.statusSince(s)) >= replaceTime
 }
 
-func (p *planning) target() int { return max(1, p.f.voters) }
+func (p *planning) target() int { return max(1, p.f.Voters) }
 
 // votes are the voters as they stand.
 type votes struct {
@@ -139,12 +138,12 @@ type votes struct {
 
 func (p *planning) votes() votes {
 	v := votes{all: map[state.StoreID]bool{}}
-	for _, server := range p.f.servers {
+	for _, server := range p.f.Servers {
 		if !server.Voter {
 			continue
 		}
-		s := p.c.view.Store(server.Store)
-		up := server.Store == p.f.self || s != nil && p.leased(s) && p.f.peers[s.ID].failures == 0
+		s := p.c.View.Store(server.Store)
+		up := server.Store == p.f.Self || s != nil && p.leased(s) && p.f.Peers[s.ID].Failures == 0
 		v.all[server.Store] = up
 		if s == nil || s.Status != state.StoreRemoved && !p.lostForGood(s) {
 			v.good++
@@ -179,9 +178,9 @@ func (v votes) plus(id state.StoreID) votes {
 }
 
 // heirs are the non-voters that may get a vote, in the order of their ids.
-func (p *planning) heirs() []meta.Server {
-	var out []meta.Server
-	for _, s := range p.c.stores {
+func (p *planning) heirs() []Server {
+	var out []Server
+	for _, s := range p.c.Stores {
 		if server, ok := p.server(s.ID); ok && !server.Voter && p.fit(s) {
 			out = append(out, server)
 		}
@@ -191,17 +190,17 @@ func (p *planning) heirs() []meta.Server {
 
 // heir returns who gets a vote next. An even number of voters survives no more losses than one voter less, and stops
 // more easily: so from an odd number it goes on only if two can follow.
-func (p *planning) heir(v votes) (meta.Server, bool) {
+func (p *planning) heir(v votes) (Server, bool) {
 	if v.good >= p.target() {
-		return meta.Server{}, false
+		return Server{}, false
 	}
 	heirs := p.heirs()
 	if len(heirs) == 0 || v.good%2 == 1 && len(heirs) < 2 {
-		return meta.Server{}, false
+		return Server{}, false
 	}
 	if !v.plus(heirs[0].Store).quorate() {
 		p.note(heirs[0].Store, "%s gets no vote: too many voters are down", p.name(heirs[0].Store))
-		return meta.Server{}, false
+		return Server{}, false
 	}
 	return heirs[0], true
 }
@@ -210,6 +209,6 @@ func (p *planning) heir(v votes) (meta.Server, bool) {
 func (p *planning) fillVotes() {
 	v := p.votes()
 	if heir, ok := p.heir(v); ok {
-		p.change(doPromote, heir, "%d of %d voters are well", v.good, p.target())
+		p.change(Promote, heir, "%d of %d voters are well", v.good, p.target())
 	}
 }
