@@ -35,6 +35,7 @@ func house() map[string]room {
 		wal     = "storage/wal"
 		session = "storage/sessions"
 		hotdir  = "storage/hotdir"
+		journal = "storage/journal"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -47,12 +48,13 @@ func house() map[string]room {
 		"client":               {level: 1, may: []string{"protocol", batch, walk}},
 		"broker/dispatch":      {level: 1, pure: true},
 		hotdir:                 {level: 1, may: []string{batch, disk}},
+		journal:                {level: 2, may: []string{segment, hotdir, batch, disk}},
 		session:                {level: 2, may: []string{segment, batch}, pure: true},
-		wal:                    {level: 3, may: []string{session, segment, hotdir, batch, disk}},
+		wal:                    {level: 3, may: []string{journal, session, segment, hotdir, batch, disk}},
 		"storage/warm":         {level: 2, may: []string{batch}},
 		"storage/cold":         {level: 2, may: []string{segment, batch, disk}},
 		"storage/cold/drivers": {level: 3, may: []string{"storage/cold"}},
-		"storage":              {level: 4, may: []string{wal, session, "storage/warm", "storage/cold", segment, batch, disk}},
+		"storage":              {level: 4, may: []string{wal, journal, session, hotdir, "storage/warm", "storage/cold", segment, batch, disk}},
 		"cluster/founding":     {level: 1, may: []string{state}, pure: true},
 		"cluster/plan":         {level: 1, may: []string{state}, pure: true},
 		"cluster":              {level: 2, may: []string{"cluster/founding", "cluster/plan", "meta", state, walk}},

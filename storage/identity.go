@@ -11,8 +11,9 @@ import (
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/hotdir"
+	"github.com/danubemq/danube/storage/journal"
 	"github.com/danubemq/danube/storage/segment"
-	"github.com/danubemq/danube/storage/wal"
 )
 
 // The file "store" in the data directory: "DANSTOR\n" · u32 version · store id
@@ -226,7 +227,7 @@ func CheckJournal(fsys disk.FS, dir string) error {
 	if err != nil {
 		return fmt.Errorf("read store identity: %w", err)
 	}
-	return wal.CheckJournal(fsys, dir, id)
+	return journal.Check(hotdir.Dir{FS: fsys, Path: dir}, id)
 }
 
 // Adopt writes the store's id again from what the segment files carry: the

@@ -6,10 +6,16 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"syscall"
 )
 
 // tempSuffix ends the name of a file that WriteFileAtomic has not finished.
 const tempSuffix = ".tmp"
+
+// NoSpace reports whether an error says that the disk, or a quota, is full.
+func NoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
 
 // ReadFile returns all bytes of a file.
 func ReadFile(fsys FS, name string) ([]byte, error) {

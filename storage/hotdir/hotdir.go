@@ -8,7 +8,9 @@ package hotdir
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strconv"
 
@@ -38,6 +40,18 @@ func (d Dir) Topics() string { return path.Join(d.Path, "wal") }
 // Partition is where the segment files of a partition lie.
 func (d Dir) Partition(id ID) string {
 	return path.Join(d.Topics(), fmt.Sprintf("%x", id.Topic), fmt.Sprint(id.Partition))
+}
+
+// Make makes the directories of a partition, as far as they are missing, below
+// that of all topics. It syncs nothing.
+func (d Dir) Make(id ID) error {
+	dir := d.Partition(id)
+	for _, name := range []string{path.Dir(dir), dir} {
+		if err := d.FS.Mkdir(name); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Partitions lists what lies on the disk.

@@ -18,6 +18,12 @@ const (
 // maxHeader is the longest header in bytes.
 const maxHeader = headerFixed + maxTopic + 4
 
+// Limits are what is taken from a disk: whoever wrote a batch has checked it
+// against the limits of its day, which may have been other ones.
+func Limits() batch.Limits {
+	return batch.Limits{Message: 1 << 30, Batch: 64 << 20, Body: 1 << 30, Messages: 1 << 24}
+}
+
 // Header says whose messages a segment holds and where they begin.
 type Header struct {
 	Cluster    [16]byte

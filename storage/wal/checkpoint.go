@@ -10,12 +10,13 @@ import (
 	"sync/atomic"
 
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/journal"
 )
 
 // checkpoint knows which segment files hold bytes that only the journal makes
 // durable. Guarded by the tier's lock.
 type checkpoint struct {
-	journal *journal
+	journal *journal.Journal
 	files   map[*file]struct{}
 	running bool
 	done    uint64 // checkpoints that have ended
@@ -35,7 +36,7 @@ func (c *checkpoint) use() uint64 {
 	if c.journal == nil {
 		return 1
 	}
-	return c.journal.current()
+	return c.journal.Current()
 }
 
 // checkpointDue starts a checkpoint when the journal has come far enough, or
@@ -46,7 +47,7 @@ func (t *Tier) checkpointDue() {
 		t.startCheckpoint(math.MaxUint64)
 	}
 	if j := t.checkpoint.journal; j != nil {
-		if use := j.due(); use > 0 {
+		if use := j.Due(); use > 0 {
 			t.startCheckpoint(use)
 		}
 	}
@@ -79,7 +80,7 @@ func (t *Tier) runCheckpoint(use uint64) error {
 	j := t.checkpoint.journal
 	clean := use
 	if j != nil {
-		clean = min(use, j.current()-1) // a frame of the span in use may not be noted yet
+		clean = min(use, j.Current()-1) // a frame of the span in use may not be noted yet
 	}
 	var list []*file
 	for f := range t.checkpoint.files {
@@ -108,7 +109,7 @@ func (t *Tier) runCheckpoint(use uint64) error {
 		l.mu.Unlock()
 	}
 	if j != nil {
-		j.clean(clean)
+		j.Clean(clean)
 	}
 	return nil
 }

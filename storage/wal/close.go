@@ -43,7 +43,7 @@ func (t *Tier) Close() error {
 		err = errors.Join(err, l.shut())
 	}
 	if j := t.round.journal; j != nil {
-		err = errors.Join(err, j.file.Close())
+		err = errors.Join(err, j.Close())
 	}
 	t.metrics.unregister(t.config.Metrics)
 	return err

@@ -2,12 +2,12 @@ package wal
 
 import (
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"time"
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/journal"
 )
 
 const (
@@ -28,13 +28,6 @@ const (
 	syncsAtOnce = 16
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// updateDigest folds the header of a batch into the digest of a journal entry.
-func updateDigest(digest uint32, b batch.Batch) uint32 {
-	return crc32.Update(digest, castagnoli, b[:batch.HeaderSize])
-}
-
 // part is what one log has in a round.
 type part struct {
 	log      *Log
@@ -53,14 +46,14 @@ type part struct {
 // durable, wake who waits. Its buffers are kept from turn to turn.
 type round struct {
 	tier    *Tier
-	journal *journal
+	journal *journal.Journal
 	logs    []*Log
 	rest    []*Log // of them, those with nothing to write but their mark
 	parts   []part
 	bufs    [][]byte
-	frame   []byte
+	frame   journal.Frame
+	covered func(use uint64) // noteCovered, made once
 	vec     [][]byte
-	zeros   []byte
 	markBuf []byte
 	retry   time.Time // when to try again to make a journal for which there was no space
 	direct  int       // size from which a part goes to its file alone
@@ -126,9 +119,9 @@ func (r *round) turn() error {
 func (r *round) gather() (total int) {
 	most := r.tier.largestFrame()
 	r.direct = int(min(directBytes, most/2))
-	left := int(most) - frameHead
+	left := int(most) - journal.FrameHead
 	for _, l := range r.logs {
-		if total >= maxRound || left < r.direct+entrySize+headerRoom && total > 0 {
+		if total >= maxRound || left < r.direct+journal.EntrySize+headerRoom && total > 0 {
 			r.tier.requeue(l)
 			continue
 		}
@@ -151,7 +144,7 @@ func (r *round) gather() (total int) {
 		if p.to = len(r.bufs); p.size > 0 {
 			total += p.size
 			if p.size < r.direct {
-				left -= p.size + entrySize + fresh
+				left -= p.size + journal.EntrySize + fresh
 			}
 			r.parts = append(r.parts, p)
 		}
@@ -163,9 +156,9 @@ func (r *round) gather() (total int) {
 // journal that is not made yet.
 func (t *Tier) largestFrame() int64 {
 	if j := t.round.journal; j != nil {
-		return j.largest()
+		return j.Largest()
 	}
-	return min(journalFirst, t.config.JournalBytes) / journalSpans
+	return journal.Largest(t.config.JournalBytes)
 }
 
 func (t *Tier) requeue(l *Log) {
@@ -313,10 +306,10 @@ func (r *round) after() error {
 	t.mu.Lock()
 	t.checkpointDue()
 	t.mu.Unlock()
-	if r.journal.shouldGrow() {
+	if r.journal.ShouldGrow() {
 		j := r.journal
 		t.work.Go(func() { // returns when the journal has grown, or cannot
-			if err := j.grow(); err != nil {
+			if err := j.Grow(); err != nil {
 				t.poison(fmt.Errorf("grow journal: %w", err))
 			}
 		})

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/journal"
 )
 
 // sync makes the round durable: the journal takes the small parts, the files of
@@ -28,7 +28,7 @@ func (r *round) sync() error {
 	}
 	if direct < len(r.parts) {
 		switch err := r.writeJournal(); {
-		case errors.Is(err, errJournalSpace):
+		case errors.Is(err, journal.ErrSpace):
 			direct = len(r.parts)
 			for i := range r.parts {
 				r.parts[i].direct = true
@@ -41,7 +41,7 @@ func (r *round) sync() error {
 	var err error
 	switch {
 	case direct == 0:
-		err = r.journal.file.Datasync()
+		err = r.journal.Sync()
 	case direct == 1 && len(r.parts) == 1:
 		err = r.syncAhead()
 	case direct == len(r.parts):
@@ -49,7 +49,7 @@ func (r *round) sync() error {
 	default:
 		var wg sync.WaitGroup
 		var jerr error
-		wg.Go(func() { jerr = r.journal.file.Datasync() })
+		wg.Go(func() { jerr = r.journal.Sync() })
 		err = r.syncDirect()
 		wg.Wait()
 		err = errors.Join(err, jerr)
@@ -71,7 +71,7 @@ func (r *round) chooseJournal() error {
 	if !slices.ContainsFunc(r.parts, func(p part) bool { return p.size < r.direct }) {
 		return nil
 	}
-	j, err := createJournal(t.config.FS, t.home().Journal(), t.config.Store, t.config.JournalBytes)
+	j, err := journal.Create(t.config.FS, t.home().Journal(), t.config.Store, t.config.JournalBytes)
 	if isNoSpace(err) {
 		r.retry = now.Add(journalRetry) // until then rounds sync their files
 		return nil
@@ -89,73 +89,28 @@ func (r *round) chooseJournal() error {
 // writeJournal writes the small parts as one frame. The files are noted as
 // covered by it before a byte is written.
 func (r *round) writeJournal() error {
-	j := r.journal
-	r.tier.journalMu.Lock()
-	defer r.tier.journalMu.Unlock()
-	j.number++
-	r.frame = beginFrame(r.frame[:0], j.nonce, j.number)
-	r.vec = append(r.vec[:0], nil)
-	data := int64(0)
+	r.frame.Reset()
 	for i := range r.parts {
-		p := &r.parts[i]
-		if p.direct {
-			continue
+		if p := &r.parts[i]; !p.direct {
+			r.frame.Add(journal.Piece{
+				ID: p.log.id, Base: p.file.base, Epoch: p.file.epoch, Pos: p.pos,
+				Header: p.file.header[:p.head], Bufs: r.bufs[p.from:p.to],
+			})
 		}
-		if p.head > 0 {
-			r.vec = append(r.vec, p.file.header)
-		}
-		bufs := r.bufs[p.from:p.to]
-		r.vec = append(r.vec, bufs...)
-		r.frame = appendEntry(r.frame, entry{
-			id: p.log.id, base: p.file.base, epoch: p.file.epoch, pos: p.pos,
-			length: uint32(p.size), head: uint32(p.head), digest: digestOf(p.file.header[:p.head], bufs),
-		})
-		data += int64(p.size)
 	}
-	endFrame(r.frame, data)
-	return r.putFrame(data)
+	return r.journal.Put(&r.frame, r.covered)
 }
 
-func digestOf(header []byte, bufs [][]byte) uint32 {
-	digest := batch.Checksum(header)
-	for _, buf := range bufs {
-		for b := batch.Batch(buf); len(b) > 0; b = b[b.Len():] {
-			digest = updateDigest(digest, b)
-		}
-	}
-	return digest
-}
-
-// putFrame writes r.frame and the data behind it in r.vec[1:].
-func (r *round) putFrame(data int64) error {
-	j := r.journal
-	n := int64(len(r.frame)) + data
-	pos, use, err := j.place(n)
-	if err != nil {
-		j.number--
-		return err
-	}
-	if pad := n % journalBlock; pad > 0 {
-		r.vec = append(r.vec, r.zeros[:journalBlock-pad])
-	}
-	r.vec[0] = r.frame
+// noteCovered notes that the journal covers the small parts from a span on.
+func (r *round) noteCovered(use uint64) {
 	t := r.tier
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	for i := range r.parts {
 		if p := &r.parts[i]; !p.direct {
 			t.checkpoint.add(p.file, use)
 		}
 	}
-	t.mu.Unlock()
-	err = j.file.WriteVec(r.vec, pos)
-	clear(r.vec)
-	if isNoSpace(err) { // a file system that writes every block anew
-		return errJournalSpace
-	}
-	if err != nil {
-		return fmt.Errorf("write journal: %w", err)
-	}
-	return nil
 }
 
 // syncDirect syncs the files of the large parts, and anchors them.

@@ -69,7 +69,7 @@ func (t *Tier) Copy(ctx context.Context, id ID, topic string) (*Copy, error) {
 	err := ctx.Err()
 	if err == nil && j != nil {
 		// What it says of files that were given up must not be lost once others have their names.
-		if err = j.file.Datasync(); err != nil {
+		if err = j.Sync(); err != nil {
 			t.poison(err)
 		}
 	}

@@ -21,10 +21,10 @@
 // something is pending; one checkpoint at a time; one that lets the journal
 // grow; and one timer that sweeps logs at rest. None belongs to a partition.
 //
-// Locks, in the order they are taken: the journal's frame lock, a log's, the
+// Locks, in the order they are taken: that of the journal's frames, a log's, the
 // tier's, then one of the cache's, the journal's own, a file's index. The commit
 // loop holds none but the first during a write, and none during a sync.
 //
 // The files, their formats and what was rejected: DESIGN.md of package storage,
-// the comments of journal_frame.go, and packages hotdir and segment.
+// packages journal, hotdir and segment.
 package wal

@@ -3,7 +3,6 @@ package wal
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"path"
 	"sort"
@@ -139,11 +138,10 @@ func (t *Tier) createFile(l *Log, base, epoch uint64, now int64) (*file, error) 
 	}
 	f := &file{log: l, base: base, epoch: epoch, header: header, created: now, end: base, known: true}
 	f.summary = segment.NewSummary(header, base)
-	dir := t.dir(l.id)
-	f.handle.name = path.Join(dir, segment.FormatName(base, epoch))
+	f.handle.name = path.Join(t.dir(l.id), segment.FormatName(base, epoch))
 	_, err = t.cache.acquire(&f.handle, disk.Exclusive)
 	if isNotExist(err) {
-		if err = mkdirs(t.config.FS, path.Dir(dir), dir); err == nil {
+		if err = t.home().Make(l.id); err == nil {
 			_, err = t.cache.acquire(&f.handle, disk.Exclusive)
 		}
 	}
@@ -157,15 +155,6 @@ func (t *Tier) createFile(l *Log, base, epoch uint64, now int64) (*file, error) 
 	l.mu.Unlock()
 	t.metrics.files.Inc()
 	return f, nil
-}
-
-func mkdirs(fsys disk.FS, dirs ...string) error {
-	for _, d := range dirs {
-		if err := fsys.Mkdir(d); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	return nil
 }
 
 // seal writes the footer behind the last batch of a file. It is synced with

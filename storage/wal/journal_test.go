@@ -2,41 +2,39 @@ package wal
 
 import (
 	"bytes"
+	"errors"
 	"path"
 	"testing"
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/journal"
 	"github.com/danubemq/danube/storage/segment"
 )
 
-// TestJournalEntryIsItsOwnBatch: bytes that an earlier lap left may be whole
-// batches of another topic with the same base and epoch; they are not the
-// entry's, and nor are its own bytes with one bit changed.
-func TestJournalEntryIsItsOwnBatch(t *testing.T) {
-	stamped := func(producer uint64) batch.Batch {
-		b := (&sender{producer: producer, session: 1}).batch(t, 2, 50)
-		b.Stamp(batch.Stamp{Base: 7, Epoch: 3, AppendTime: 1000})
-		return b
+// forgedFrame is a frame as it stands in a journal, but of another one.
+func forgedFrame(t *testing.T, p journal.Piece) []byte {
+	t.Helper()
+	fsys := disk.NewMemory(1)
+	j, err := journal.Create(fsys, "/journal", [16]byte{}, 256<<10)
+	if err != nil {
+		t.Fatal(err)
 	}
-	own, other := stamped(1), stamped(2)
-	if len(own) != len(other) {
-		t.Fatal("the two should be of one length")
+	var f journal.Frame
+	f.Reset()
+	f.Add(p)
+	if err := errors.Join(j.Put(&f, func(uint64) {}), j.Close()); err != nil {
+		t.Fatal(err)
 	}
-	e := entry{epoch: 3, base: 7, length: uint32(len(own)), digest: digestOf(nil, [][]byte{own})}
-	if !checkEntry(e, own) {
-		t.Error("its own batch was refused")
+	raw, err := disk.ReadFile(fsys, "/journal")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if checkEntry(e, other) {
-		t.Error("the batch of another topic was taken")
+	size := journal.FrameHead + journal.EntrySize
+	for _, b := range p.Bufs {
+		size += len(b)
 	}
-	for at := range own {
-		x := append(batch.Batch(nil), own...)
-		x[at] ^= 1
-		if checkEntry(e, x) {
-			t.Errorf("taken with a bit of byte %d changed", at)
-		}
-	}
+	return raw[journal.Block:][:size]
 }
 
 // TestJournalFrameInsideAMessage: a client that knows the format, the topic and
@@ -45,17 +43,12 @@ func TestJournalEntryIsItsOwnBatch(t *testing.T) {
 func TestJournalFrameInsideAMessage(t *testing.T) {
 	forged := (&sender{producer: 66, session: 1}).batch(t, 1, 100)
 	forged.Stamp(batch.Stamp{Base: 1, Epoch: 1, AppendTime: 1})
-	frame := beginFrame(nil, 0x666, 1<<40)
-	frame = appendEntry(frame, entry{
-		id: topic(1), base: 1, epoch: 1, length: uint32(len(forged)), digest: digestOf(nil, [][]byte{forged}),
-	})
-	endFrame(frame, int64(len(forged)))
-	frame = append(frame, forged...)
+	frame := forgedFrame(t, journal.Piece{ID: topic(1), Base: 1, Epoch: 1, Bufs: [][]byte{forged}})
 	attack := func(pad int) (fsys *disk.Memory, at int) {
 		r := newRig(t, func(c *Config) { c.JournalBytes = 256 << 10 })
 		text := append(bytes.Repeat([]byte{'.'}, pad), frame...)
 		var w batch.Builder
-		w.Add(&batch.Message{Payload: append(text, make([]byte, 2*journalBlock)...)})
+		w.Add(&batch.Message{Payload: append(text, make([]byte, 2*journal.Block)...)})
 		b, err := w.AppendTo(nil, batch.None, batch.Identity{Producer: 5, Session: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -79,8 +72,8 @@ func TestJournalFrameInsideAMessage(t *testing.T) {
 	if at < 0 {
 		t.Fatal("the message is not in the journal")
 	}
-	fsys, at := attack(journalBlock - at%journalBlock)
-	if at%journalBlock != 0 {
+	fsys, at := attack(journal.Block - at%journal.Block)
+	if at%journal.Block != 0 {
 		t.Fatalf("the forged frame lies at %d, not on a block", at)
 	}
 	tier := openTier(t, fsys, nil)

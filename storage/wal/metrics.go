@@ -98,5 +98,5 @@ func (t *Tier) journalBytes() (size, used int64) {
 	if j == nil {
 		return 0, 0
 	}
-	return j.bytes()
+	return j.Bytes()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/journal"
 	"github.com/danubemq/danube/storage/segment"
 )
 
@@ -446,13 +447,13 @@ func TestRecoverEveryFlipOfTheJournal(t *testing.T) {
 	const n = 4
 	im := record(t, n, 1<<20)
 	fresh := im.copies()
-	journal := im.read("/data/journal")
-	size := len(journal)
-	for size > 0 && journal[size-1] == 0 {
+	raw := im.read("/data/journal")
+	size := len(raw)
+	for size > 0 && raw[size-1] == 0 {
 		size--
 	}
 	for at := int64(0); at < int64(size); at += stride() {
-		if journal[at] == 0 && at%64 != 0 {
+		if raw[at] == 0 && at%64 != 0 {
 			continue // padding, most of it
 		}
 		c := fresh(t)
@@ -460,7 +461,7 @@ func TestRecoverEveryFlipOfTheJournal(t *testing.T) {
 		c.flip("/data/journal", at)
 		out := c.open()
 		lost := len(strings.Fields(out.missing(0, n)))
-		if lost > 1 && at >= journalBlock || lost > 0 && out.found.Proven && out.found.Class != Damaged && out.found.End == n {
+		if lost > 1 && at >= journal.Block || lost > 0 && out.found.Proven && out.found.Class != Damaged && out.found.End == n {
 			t.Fatalf("bit of byte %d of the journal: %+v, missing %q", at, out.found, out.missing(0, n))
 		}
 	}

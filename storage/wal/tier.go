@@ -8,18 +8,16 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/segment"
 )
 
-// limits are what the log takes from a disk: whoever wrote it has checked it
-// against the limits of its day, which may have been other ones.
-var limits = batch.Limits{Message: 1 << 30, Batch: 64 << 20, Body: 1 << 30, Messages: 1 << 24}
+// limits are what the log takes from a disk.
+var limits = segment.Limits()
 
 // Config of a tier. Zero values mean the defaults.
 type Config struct {
@@ -91,8 +89,6 @@ type Tier struct {
 	work    sync.WaitGroup // commit loop, checkpoint, journal growth
 	round   round          // of the commit loop
 
-	journalMu sync.Mutex // held while a frame is placed and written
-
 	pending atomic.Int64
 
 	mu         sync.Mutex // guards what follows; taken after a log's lock, never before
@@ -136,7 +132,7 @@ func Open(ctx context.Context, config Config) (*Tier, error) {
 	t.rest.logs.init()
 	t.wake.L = &t.mu
 	t.commits.loop = t.commitLoop
-	t.round = round{tier: t, zeros: make([]byte, journalBlock)}
+	t.round.tier, t.round.covered = t, t.round.noteCovered
 	t.rest.timer = time.AfterFunc(time.Hour, t.sweep)
 	t.rest.timer.Stop()
 	t.checkpoint.files = make(map[*file]struct{})
@@ -180,7 +176,7 @@ func (t *Tier) poison(err error) {
 	t.wake.Broadcast()
 	t.mu.Unlock()
 	if j != nil {
-		j.fail()
+		j.Fail(ErrPoisoned)
 	}
 	for _, l := range logs {
 		l.fail(err)
@@ -228,6 +224,4 @@ func (t *Tier) enqueue(l *Log) {
 }
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
-func isNoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
+func isNoSpace(err error) bool  { return disk.NoSpace(err) }

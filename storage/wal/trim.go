@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/journal"
 	"github.com/danubemq/danube/storage/segment"
 )
 
@@ -70,8 +71,7 @@ func (t *Tier) remove(id ID, below uint64, gone []*file) error {
 }
 
 // tombstone notes in the journal that the files of a partition below an offset
-// were given up. It need not be synced: a power loss that takes it may take the
-// removal of the files too, and what comes back lies below the log's start.
+// were given up.
 func (t *Tier) tombstone(id ID, below uint64) error {
 	t.mu.Lock()
 	j := t.checkpoint.journal
@@ -79,19 +79,10 @@ func (t *Tier) tombstone(id ID, below uint64) error {
 	if j == nil {
 		return nil
 	}
-	t.journalMu.Lock()
-	defer t.journalMu.Unlock()
-	j.number++
-	frame := beginFrame(make([]byte, 0, journalBlock), j.nonce, j.number)
-	frame = appendEntry(frame, entry{id: id, kind: entryGone, base: below})
-	endFrame(frame, 0)
-	pos, _, err := j.place(int64(len(frame)))
-	if err != nil {
-		return err
-	}
-	if _, err := j.file.WriteAt(frame[:journalBlock], pos); err != nil {
-		err = fmt.Errorf("write journal: %w", err)
-		t.poison(err)
+	if err := j.Forget(id, below); err != nil {
+		if !errors.Is(err, journal.ErrSpace) {
+			t.poison(err) // no news when the tier failed before
+		}
 		return err
 	}
 	t.mu.Lock()

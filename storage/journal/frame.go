@@ -1,14 +1,15 @@
-package wal
+package journal
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
-	"path"
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/hotdir"
 	"github.com/danubemq/danube/storage/segment"
 )
 
@@ -33,13 +34,16 @@ import (
 // of an earlier lap (of another topic, even), is told apart without a second
 // pass over the bodies on the produce path.
 const (
-	journalBlock   = 4 << 10
-	journalMagic   = 0x31484A44 // "DJH1"
-	frameMagic     = 0x31464A44 // "DJF1"
-	journalVersion = 1
-	journalHead    = 40
-	frameHead      = 40
-	entrySize      = 64
+	// Block is what the first byte of a frame is aligned to, in bytes.
+	Block      = 4 << 10
+	headMagic  = 0x31484A44 // "DJH1"
+	frameMagic = 0x31464A44 // "DJF1"
+	version    = 1
+	headSize   = 40
+	// FrameHead is what a frame takes besides its entries and data, in bytes.
+	FrameHead = 40
+	// EntrySize is what each piece of a frame takes besides its data, in bytes.
+	EntrySize = 64
 )
 
 // The kinds of entries.
@@ -50,7 +54,7 @@ const (
 
 // entry says where a piece of a frame belongs.
 type entry struct {
-	id     ID
+	id     hotdir.ID
 	kind   uint32
 	base   uint64
 	epoch  uint64
@@ -67,11 +71,11 @@ type frame struct {
 	entries []entry
 }
 
-func appendJournalHead(dst []byte, store [16]byte, nonce uint64) []byte {
+func appendHead(dst []byte, store [16]byte, nonce uint64) []byte {
 	at := len(dst)
-	dst = binary.LittleEndian.AppendUint32(dst, journalMagic)
+	dst = binary.LittleEndian.AppendUint32(dst, headMagic)
 	dst = binary.LittleEndian.AppendUint32(dst, 0)
-	dst = binary.LittleEndian.AppendUint32(dst, journalVersion)
+	dst = binary.LittleEndian.AppendUint32(dst, version)
 	dst = binary.LittleEndian.AppendUint32(dst, 0)
 	dst = append(dst, store[:]...)
 	dst = binary.LittleEndian.AppendUint64(dst, nonce)
@@ -79,39 +83,20 @@ func appendJournalHead(dst []byte, store [16]byte, nonce uint64) []byte {
 	return dst
 }
 
-func readJournalHead(b []byte, store [16]byte) (nonce uint64, err error) {
+func readHead(b []byte, store [16]byte) (nonce uint64, err error) {
 	switch {
-	case len(b) < journalHead, binary.LittleEndian.Uint32(b) != journalMagic:
+	case len(b) < headSize, binary.LittleEndian.Uint32(b) != headMagic:
 		return 0, errors.New("no journal header")
-	case binary.LittleEndian.Uint32(b[4:]) != batch.Checksum(b[8:journalHead]):
+	case binary.LittleEndian.Uint32(b[4:]) != batch.Checksum(b[8:headSize]):
 		return 0, errors.New("journal header CRC is wrong")
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v > journalVersion {
-		return 0, &segment.VersionError{What: "journal", Found: int(v), Known: journalVersion}
+	if v := binary.LittleEndian.Uint32(b[8:]); v > version {
+		return 0, &segment.VersionError{What: "journal", Found: int(v), Known: version}
 	}
 	if [16]byte(b[16:32]) != store {
 		return 0, fmt.Errorf("journal belongs to store %x", b[16:32])
 	}
 	return binary.LittleEndian.Uint64(b[32:]), nil
-}
-
-// CheckJournal reads the header of the journal in a data directory and changes
-// nothing. Nil: it is whole, or there is none. Errors: *segment.VersionError of a
-// newer format; what else is wrong with it, or with reading it.
-func CheckJournal(fsys disk.FS, dir string, store [16]byte) error {
-	f, err := fsys.Open(path.Join(dir, "journal"), 0)
-	if isNotExist(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open journal: %w", err)
-	}
-	head := make([]byte, journalHead)
-	n, err := f.ReadAt(head, 0)
-	if err == nil || errors.Is(err, io.EOF) {
-		_, err = readJournalHead(head[:n], store)
-	}
-	return errors.Join(err, f.Close())
 }
 
 func appendEntry(dst []byte, e entry) []byte {
@@ -129,7 +114,7 @@ func appendEntry(dst []byte, e entry) []byte {
 
 func readEntry(b []byte) entry {
 	return entry{
-		id:     ID{Topic: [16]byte(b), Partition: binary.LittleEndian.Uint32(b[16:])},
+		id:     hotdir.ID{Topic: [16]byte(b), Partition: binary.LittleEndian.Uint32(b[16:])},
 		kind:   binary.LittleEndian.Uint32(b[20:]),
 		base:   binary.LittleEndian.Uint64(b[24:]),
 		epoch:  binary.LittleEndian.Uint64(b[32:]),
@@ -138,22 +123,6 @@ func readEntry(b []byte) entry {
 		head:   binary.LittleEndian.Uint32(b[52:]),
 		digest: binary.LittleEndian.Uint32(b[56:]),
 	}
-}
-
-// beginFrame appends the head of a frame; the entries follow, then endFrame.
-func beginFrame(dst []byte, nonce, number uint64) []byte {
-	dst = binary.LittleEndian.AppendUint32(dst, frameMagic)
-	dst = binary.LittleEndian.AppendUint32(dst, 0)
-	dst = binary.LittleEndian.AppendUint64(dst, nonce)
-	dst = binary.LittleEndian.AppendUint64(dst, number)
-	return append(dst, make([]byte, 16)...)
-}
-
-// endFrame fills in what the head says of the entries and data of the frame in f.
-func endFrame(f []byte, data int64) {
-	binary.LittleEndian.PutUint32(f[24:], uint32((len(f)-frameHead)/entrySize))
-	binary.LittleEndian.PutUint64(f[32:], uint64(data))
-	binary.LittleEndian.PutUint32(f[4:], batch.Checksum(f[8:]))
 }
 
 // readFrames returns the frames whose head and entries are whole, in no
@@ -165,13 +134,13 @@ func readFrames(f disk.File, nonce uint64) ([]frame, error) {
 		return nil, err
 	}
 	var frames []frame
-	window := make([]byte, min(1<<20, max(size-journalBlock, journalBlock)))
-	for at := int64(journalBlock); at < size; at += int64(len(window)) {
+	window := make([]byte, min(1<<20, max(size-Block, Block)))
+	for at := int64(Block); at < size; at += int64(len(window)) {
 		n, err := f.ReadAt(window, at)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		for i := 0; i+frameHead <= n; i += journalBlock {
+		for i := 0; i+FrameHead <= n; i += Block {
 			h := window[i:n]
 			if binary.LittleEndian.Uint32(h) != frameMagic || binary.LittleEndian.Uint64(h[8:]) != nonce {
 				continue
@@ -192,7 +161,7 @@ func readFrames(f disk.File, nonce uint64) ([]frame, error) {
 // without entries is one whose head or table is not whole.
 func readFrame(f disk.File, h []byte, at, size int64) (frame, error) {
 	n := int64(binary.LittleEndian.Uint32(h[24:]))
-	table := frameHead + n*entrySize
+	table := FrameHead + n*EntrySize
 	data := int64(binary.LittleEndian.Uint64(h[32:]))
 	if n == 0 || at+table > size || data < 0 || data > size-at-table {
 		return frame{}, nil
@@ -209,7 +178,7 @@ func readFrame(f disk.File, h []byte, at, size int64) (frame, error) {
 	fr := frame{number: binary.LittleEndian.Uint64(h[16:]), data: at + table, entries: make([]entry, n)}
 	left := data
 	for i := range fr.entries {
-		e := readEntry(h[frameHead+i*entrySize:])
+		e := readEntry(h[FrameHead+i*EntrySize:])
 		if left -= int64(e.length); left < 0 || e.head > e.length || e.pos < 0 {
 			return frame{}, nil
 		}
@@ -218,12 +187,19 @@ func readFrame(f disk.File, h []byte, at, size int64) (frame, error) {
 	return fr, nil
 }
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// updateDigest folds the header of a batch into the digest of an entry.
+func updateDigest(digest uint32, b batch.Batch) uint32 {
+	return crc32.Update(digest, castagnoli, b[:batch.HeaderSize])
+}
+
 // checkEntry reports whether data is what e describes: whole batches with
 // right CRCs behind the file header, and the digest.
 func checkEntry(e entry, data []byte) bool {
 	digest := batch.Checksum(data[:e.head])
 	for rest := data[e.head:]; len(rest) > 0; {
-		b, err := batch.Check(rest, limits)
+		b, err := batch.Check(rest, segment.Limits())
 		if err != nil || b.Epoch() != e.epoch {
 			return false
 		}
