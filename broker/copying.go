@@ -413,66 +413,74 @@ func (p *partition) notice(m *state.Partition) {
 		return
 	}
 	p.past.known = m.Ranges
-	var back, gone []dispatch.Range
+	var o outcome
 	for i := range old {
 		if old[i].Status == state.RangeOrphaned {
-			back, gone = became(&old[i], m, back, gone)
+			o.add(&old[i], m)
 		}
 	}
 	for _, s := range p.b.subscriptionsOf(p) {
-		s.turned(back, gone)
+		s.turned(&o)
 	}
 }
 
-// became appends which offsets of a range that was ORPHANED can be read now, and which are not to be delivered.
-func became(o *state.Range, m *state.Partition, back, gone []dispatch.Range) (_, _ []dispatch.Range) {
-	at := o.Start
+// outcome is what became of offsets that were ORPHANED.
+type outcome struct {
+	back []dispatch.Range // can be read
+	none []dispatch.Range // hold nothing, or what was stored again
+	lost []dispatch.Range
+}
+
+// add sorts the offsets of a range that was ORPHANED.
+func (o *outcome) add(was *state.Range, m *state.Partition) {
+	at := was.Start
 	for i := range m.Ranges {
 		r := &m.Ranges[i]
 		end := r.End
 		if r.Status == state.RangeOpen {
-			end = max(o.End, r.Start)
+			end = max(was.End, r.Start)
 		}
-		from, to := max(r.Start, at), min(end, o.End)
+		from, to := max(r.Start, at), min(end, was.End)
 		if from >= to {
 			continue
 		}
 		if at < from {
-			gone = append(gone, dispatch.Range{Start: at, End: from})
+			o.none = append(o.none, dispatch.Range{Start: at, End: from})
 		}
 		switch r.Status {
 		case state.RangeSealed, state.RangeOpen:
-			back = append(back, dispatch.Range{Start: from, End: to})
+			o.back = append(o.back, dispatch.Range{Start: from, End: to})
 		case state.RangeLost:
-			gone = append(gone, dispatch.Range{Start: from, End: to})
+			o.lost = append(o.lost, dispatch.Range{Start: from, End: to})
 		}
 		at = to
 	}
-	if at < o.End {
-		gone = append(gone, dispatch.Range{Start: at, End: o.End})
+	if at < was.End {
+		o.none = append(o.none, dispatch.Range{Start: at, End: was.End})
 	}
 	for _, x := range m.Superseded {
-		if x.Start < o.End && o.Start < x.End {
-			gone = append(gone, dispatch.Range{Start: max(x.Start, o.Start), End: min(x.End, o.End)})
+		if x.Start < was.End && was.Start < x.End {
+			o.none = append(o.none, dispatch.Range{Start: max(x.Start, was.Start), End: min(x.End, was.End)})
 		}
 	}
-	return back, gone
 }
 
 // turned fills holes and passes gaps; whoever waits at the gap looks again.
-func (s *subscription) turned(back, gone []dispatch.Range) {
+func (s *subscription) turned(o *outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(back)+len(gone) > 0 {
+	if len(o.back)+len(o.none)+len(o.lost) > 0 {
 		before := s.d.Explain(s.now()).Holes
-		for _, r := range back {
+		for _, r := range o.back {
 			s.d.Fill(r)
 		}
-		filled := before - s.d.Explain(s.now()).Holes
-		for _, r := range gone {
+		for _, r := range o.none {
 			s.d.Gap(r)
 		}
-		s.skipped -= min(s.skipped, filled)
+		s.skipped -= min(s.skipped, before-s.d.Explain(s.now()).Holes)
+		for _, r := range o.lost {
+			s.d.Gap(r)
+		}
 		s.changedQuietly()
 	}
 	notify(s.wake)

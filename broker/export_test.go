@@ -102,3 +102,11 @@ func (b *Broker) Abandon() error { return b.shut(nil) }
 
 // BrokerName is how people call a store.
 func (b *Broker) BrokerName(id state.StoreID) string { return b.brokerName(id) }
+
+// HoldHistory keeps the historian from a partition.
+func (b *Broker) HoldHistory(topic string, n int) {
+	m := b.Partition(topic, n)
+	b.historian.mu.Lock()
+	defer b.historian.mu.Unlock()
+	b.historian.busy[partitionKey{m.Topic, m.Number}] = true
+}

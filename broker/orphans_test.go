@@ -1,0 +1,301 @@
+package broker_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+// sender sends numbered messages; offsets may jump.
+func sendNumbered(t testing.TB, c *client.Client, topic string, from, to int) {
+	t.Helper()
+	p, err := c.Producer(t.Context(), topic, client.ProducerConfig{Create: &protocol.TopicConfig{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := from; i < to; i++ {
+		if _, err := p.Send(t.Context(), client.Message{Payload: fmt.Appendf(nil, "m%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// takenOver kills the owner of a topic and waits for the next.
+func (f *fleet) takenOver(topic string) (lost, owner int) {
+	f.t.Helper()
+	lost = f.owner(topic, 0)
+	f.kill(lost)
+	eventually(f.t, "another broker takes over", func() bool {
+		owner = f.owner(topic, 0)
+		return owner >= 0 && owner != lost && f.nodes[owner].Serves(topic, 0) > 0
+	})
+	return lost, owner
+}
+
+func statuses(m *state.Partition) (out []string) {
+	for i := range m.Ranges {
+		out = append(out, m.Ranges[i].Status.String())
+	}
+	return out
+}
+
+func (f *fleet) has(via int, topic string, what state.RangeStatus) bool {
+	m := f.nodes[via].Partition(topic, 0)
+	for i := range m.Ranges {
+		if m.Ranges[i].Status == what {
+			return true
+		}
+	}
+	return false
+}
+
+// A subscription in mid-stream waits at the tail of a lost owner; when that is
+// back it gets all of it, in order, and so does a fresh reader (R15).
+func TestTailComesBackWithItsBroker(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	publish(t, f.dial(0), "tail", 0, 500)
+	consume(t, f.dial(0), "tail/s", 0, 200)
+	lost, owner := f.takenOver("tail")
+	c := f.dial(owner)
+	sendNumbered(t, c, "tail", 500, 600)
+	cons := consumer(t, c, "tail", client.ConsumerConfig{Subscription: "s", From: earliest})
+	name := fmt.Sprintf("n%d", lost+1)
+	eventually(t, "the subscription counts down at the gap", func() bool {
+		d, err := c.Admin().SubscriptionDescribe(t.Context(), protocol.SubArgs{Topic: "tail", Subscription: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := d.Partitions[0].State
+		return strings.Contains(s, "waiting at a gap") && strings.Contains(s, "broker "+name) && strings.Contains(s, "passes it in 5")
+	})
+	s, err := c.Admin().Status(t.Context())
+	if err != nil || s.Orphaned != 1 || !strings.Contains(strings.Join(s.Degraded, "\n"), "may come back with a broker that is away: ") || brokerIn(s.Brokers, name).State != "lost" {
+		t.Errorf("status %+v, %v", s, err)
+	}
+	f.start(lost)
+	for i := range 600 {
+		m := receive(t, cons)
+		if i += 200; i == 600 {
+			break
+		}
+		if string(m.Payload) != fmt.Sprintf("m%d", i) || i < 500 && m.Offset != uint64(i) {
+			t.Fatalf("message %d: got %q at offset %d", i, m.Payload, m.Offset)
+		}
+		if err := cons.Ack(m); err != nil {
+			t.Fatal(err)
+		}
+		if i == 599 {
+			break
+		}
+	}
+	closeConsumer(t, cons)
+	got, gaps := readAll(t, c, "tail")
+	if wantNumbered(t, got, 600); len(gaps) > 0 {
+		t.Errorf("gaps %v", gaps)
+	}
+	if m := f.nodes[owner].Partition("tail", 0); f.has(owner, "tail", state.RangeOrphaned) || len(m.Superseded) > 0 {
+		t.Errorf("ranges %v, superseded %v", statuses(m), m.Superseded)
+	}
+}
+
+// A subscription that passed the gap gets what was in it late, marked, and once.
+func TestHoleIsDeliveredLate(t *testing.T) {
+	f := newFleet(t, 3, func(c *broker.Config) { c.GapWait = 100 * time.Millisecond })
+	publish(t, f.dial(0), "late", 0, 300)
+	consume(t, f.dial(0), "late/s", 0, 100)
+	lost, owner := f.takenOver("late")
+	c := f.dial(owner)
+	sendNumbered(t, c, "late", 300, 400)
+	cons := consumer(t, c, "late", client.ConsumerConfig{Subscription: "s", From: earliest})
+	for i := 300; i < 400; i++ {
+		m := receive(t, cons)
+		if string(m.Payload) != fmt.Sprintf("m%d", i) || m.Late {
+			t.Fatalf("past the gap: %q, late %v", m.Payload, m.Late)
+		}
+		if err := cons.AckConfirmed(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, gaps := readAll(t, c, "late")
+	if len(got) != 100 || len(gaps) != 1 || gaps[0].Status != "orphaned" {
+		t.Errorf("a reader while it is away: %d messages, gaps %v", len(got), gaps)
+	}
+	f.start(lost)
+	for i := 100; i < 300; i++ {
+		m := receive(t, cons)
+		if m.Offset != uint64(i) || !m.Late {
+			t.Fatalf("got offset %d, late %v, want the late %d", m.Offset, m.Late, i)
+		}
+		if err := cons.AckConfirmed(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeConsumer(t, cons)
+	d, err := c.Admin().SubscriptionDescribe(t.Context(), protocol.SubArgs{Topic: "late", Subscription: "s"})
+	if err != nil || d.Partitions[0].Lag != 0 || d.Partitions[0].Skipped != 0 {
+		t.Errorf("described as %+v, %v", d, err)
+	}
+	got, gaps = readAll(t, c, "late")
+	if wantNumbered(t, got, 400); len(gaps) > 0 {
+		t.Errorf("gaps %v", gaps)
+	}
+}
+
+// A producer that sends through a loss stores some messages again; when the tail
+// is back everybody reads each once (R15, R17).
+func TestWhatWasSentAgainIsReadOnce(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	publish(t, f.dial(0), "again", 0, 1)
+	c := f.dial((f.owner("again", 0) + 1) % 3)
+	p, err := c.Producer(t.Context(), "again", client.ProducerConfig{Name: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var sending sync.WaitGroup
+	n := 1
+	sending.Go(func() {
+		for ; ctx.Err() == nil; n++ {
+			err := p.SendAsync(context.Background(), client.Message{Payload: fmt.Appendf(nil, "m%d", n)}, func(_ client.Result, err error) {
+				if err != nil {
+					t.Errorf("send: %v", err)
+				}
+			})
+			if err != nil {
+				t.Errorf("send: %v", err)
+				return
+			}
+			if n%50 == 0 {
+				<-time.After(time.Millisecond)
+			}
+		}
+	})
+	eventually(t, "messages flow", func() bool {
+		d, err := c.Admin().TopicDescribe(t.Context(), protocol.TopicArgs{Topic: "again", Partition: -1})
+		return err == nil && d.Partitions[0].CommittedEnd > 2000
+	})
+	lost, owner := f.takenOver("again")
+	eventually(t, "messages flow again", func() bool {
+		d, err := f.dial(owner).Admin().TopicDescribe(t.Context(), protocol.TopicArgs{Topic: "again", Partition: -1})
+		return err == nil && d.Partitions[0].CommittedEnd > d.Partitions[0].Ranges[len(d.Partitions[0].Ranges)-1].Start+500
+	})
+	f.start(lost)
+	eventually(t, "the tail is back", func() bool { return !f.has(owner, "again", state.RangeOrphaned) })
+	stop()
+	sending.Wait()
+	if left, err := p.Close(t.Context()); err != nil || left != 0 {
+		t.Fatalf("close producer: %d unknown, %v", left, err)
+	}
+	got, gaps := readAll(t, f.dial(owner), "again")
+	if wantNumbered(t, got, n); len(gaps) > 0 {
+		t.Errorf("gaps %v", gaps)
+	}
+	t.Logf("%d messages, superseded %v", n, f.nodes[owner].Partition("again", 0).Superseded)
+}
+
+// Sealed history that a lost broker held alone comes back with it, as it was.
+func TestSealedHistoryComesBack(t *testing.T) {
+	f := newFleet(t, 3, func(c *broker.Config) { c.Peers.CopyDelay = time.Hour })
+	publish(t, f.dial(0), "sealed", 0, 400)
+	first := f.owner("sealed", 0)
+	f.stop(first)
+	eventually(t, "another broker serves", func() bool { o := f.owner("sealed", 0); return o >= 0 && o != first })
+	owner := f.owner("sealed", 0)
+	c := f.dial(owner)
+	sendNumbered(t, c, "sealed", 400, 450)
+	f.start(first)
+	eventually(t, "its history can be read", func() bool {
+		d, err := c.Admin().TopicDescribe(t.Context(), protocol.TopicArgs{Topic: "sealed", Partition: -1})
+		return err == nil && d.Partitions[0].Ranges[0].Detail == ""
+	})
+	f.kill(first)
+	eventually(t, "it is lost and its history orphaned", func() bool { return f.has(owner, "sealed", state.RangeOrphaned) })
+	f.start(first)
+	eventually(t, "the history is back", func() bool { return !f.has(owner, "sealed", state.RangeOrphaned) })
+	got, gaps := readAll(t, c, "sealed")
+	if wantNumbered(t, got, 450); len(gaps) > 0 {
+		t.Errorf("gaps %v", gaps)
+	}
+}
+
+// An operator gives a tail up while its broker is away; what returns after that is adopted by hand (R15).
+func TestLostTailIsAdopted(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	publish(t, f.dial(0), "given-up", 0, 300)
+	consume(t, f.dial(0), "given-up/s", 0, 100)
+	lost, owner := f.takenOver("given-up")
+	c := f.dial((owner + 1) % 3)
+	if (owner+1)%3 == lost {
+		c = f.dial(owner)
+	}
+	sendNumbered(t, c, "given-up", 300, 350)
+	cons := consumer(t, c, "given-up", client.ConsumerConfig{Subscription: "s", From: earliest})
+	resolve := protocol.Resolve{Topic: "given-up", Partition: 0, How: "lost"}
+	if err := c.Admin().TopicResolve(t.Context(), resolve); err != nil {
+		t.Fatal(err)
+	}
+	for i := 300; i < 350; i++ {
+		m := receive(t, cons)
+		if string(m.Payload) != fmt.Sprintf("m%d", i) {
+			t.Fatalf("behind what was lost: %q", m.Payload)
+		}
+		if err := cons.AckConfirmed(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resolve.How = "adopt"
+	wantRefused(t, "adopt while it is away", c.Admin().TopicResolve(t.Context(), resolve), "nothing to adopt")
+	f.start(lost)
+	eventually(t, "the broker is back", func() bool {
+		s, err := c.Admin().Status(t.Context())
+		return err == nil && brokerIn(s.Brokers, fmt.Sprintf("n%d", lost+1)).State == "active"
+	})
+	if got, gaps := readAll(t, c, "given-up"); len(got) != 50 || len(gaps) == 0 || gaps[0].Status != "lost" {
+		t.Errorf("%d messages, gaps %v", len(got), gaps)
+	}
+	if err := c.Admin().TopicResolve(t.Context(), resolve); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := readAll(t, c, "given-up")
+	wantNumbered(t, got, 350)
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if m, err := cons.Receive(short); err == nil {
+		t.Errorf("the subscription got %q, which it was told is lost", m.Payload)
+	}
+	closeConsumer(t, cons)
+}
+
+// The store that wrote the tail owns the partition again before it could be taken back: it takes back its own.
+func TestOwnTailIsTakenBack(t *testing.T) {
+	f := newFleet(t, 3, func(c *broker.Config) { c.Peers.CopyDelay = time.Hour })
+	publish(t, f.dial(0), "mine", 0, 200)
+	lost, owner := f.takenOver("mine")
+	c := f.dial(owner)
+	sendNumbered(t, c, "mine", 200, 250)
+	f.nodes[owner].HoldHistory("mine", 0)
+	f.start(lost)
+	eventually(t, "the broker is back", func() bool {
+		s, err := c.Admin().Status(t.Context())
+		return err == nil && brokerIn(s.Brokers, fmt.Sprintf("n%d", lost+1)).State == "active"
+	})
+	if _, err := c.Admin().TopicMove(t.Context(), protocol.TopicMove{Topic: "mine", Partition: -1, To: fmt.Sprintf("n%d", lost+1)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its own tail is taken back", func() bool { return !f.has(lost, "mine", state.RangeOrphaned) })
+	got, gaps := readAll(t, c, "mine")
+	if wantNumbered(t, got, 250); len(gaps) > 0 {
+		t.Errorf("gaps %v", gaps)
+	}
+}
