@@ -36,6 +36,8 @@ func house() map[string]room {
 		session = "storage/sessions"
 		hotdir  = "storage/hotdir"
 		journal = "storage/journal"
+		memory  = "storage/memory"
+		handles = "storage/handles"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -48,9 +50,11 @@ func house() map[string]room {
 		"client":               {level: 1, may: []string{"protocol", batch, walk}},
 		"broker/dispatch":      {level: 1, pure: true},
 		hotdir:                 {level: 1, may: []string{batch, disk}},
+		memory:                 {level: 1, may: []string{batch}},
+		handles:                {level: 1, may: []string{disk}},
 		journal:                {level: 2, may: []string{segment, hotdir, batch, disk}},
 		session:                {level: 2, may: []string{segment, batch}, pure: true},
-		wal:                    {level: 3, may: []string{journal, session, segment, hotdir, batch, disk}},
+		wal:                    {level: 3, may: []string{journal, session, segment, hotdir, memory, handles, batch, disk}},
 		"storage/warm":         {level: 2, may: []string{batch}},
 		"storage/cold":         {level: 2, may: []string{segment, batch, disk}},
 		"storage/cold/drivers": {level: 3, may: []string{"storage/cold"}},

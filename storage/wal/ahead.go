@@ -41,7 +41,7 @@ func (r *round) writeAhead(p *part) (more bool, err error) {
 	l := p.log
 	at := p.pos + int64(p.size+l.ahead)
 	l.mu.Lock()
-	bufs, size := l.tail.untaken(r.vec[:0], l.ahead)
+	bufs, size := l.tail.Untaken(r.vec[:0], l.ahead)
 	more = l.files.current == p.file
 	l.mu.Unlock()
 	defer clear(bufs)
@@ -57,7 +57,7 @@ func (r *round) writeAhead(p *part) (more bool, err error) {
 		if isNoSpace(err) {
 			return false, nil // the round whose turn it is will find out, and answer
 		}
-		return false, fmt.Errorf("write %s: %w", p.file.handle.name, err)
+		return false, fmt.Errorf("write %s: %w", p.file.handle.Name, err)
 	}
 	l.ahead += size
 	return true, nil
@@ -76,33 +76,13 @@ func (t *Tier) dropAhead(f *file) error {
 		return nil
 	}
 	f.log.ahead = 0
-	h, err := t.cache.acquire(&f.handle, 0)
+	h, err := t.cache.Acquire(&f.handle, 0)
 	if err != nil {
 		return fmt.Errorf("open segment: %w", err)
 	}
-	defer t.cache.release(&f.handle, true)
+	defer t.cache.Release(&f.handle, true)
 	if err := h.Truncate(f.size); err != nil {
-		return fmt.Errorf("cut %s at %d: %w", f.handle.name, f.size, err)
+		return fmt.Errorf("cut %s at %d: %w", f.handle.Name, f.size, err)
 	}
 	return nil
-}
-
-// untaken appends to bufs what no round has taken yet but for its first skip
-// bytes, which were written ahead, and returns the bytes appended.
-func (t *tail) untaken(bufs [][]byte, skip int) (out [][]byte, size int) {
-	i := len(t.chunks)
-	for i > 0 && t.chunks[i-1].gathered < len(t.chunks[i-1].buf) {
-		i--
-	}
-	for ; i < len(t.chunks); i++ {
-		c := t.chunks[i]
-		piece := c.buf[c.gathered:]
-		n := min(skip, len(piece))
-		skip -= n
-		if piece = piece[n:]; len(piece) > 0 {
-			bufs = append(bufs, piece)
-			size += len(piece)
-		}
-	}
-	return bufs, size
 }

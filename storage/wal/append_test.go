@@ -10,12 +10,13 @@ import (
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/memory"
 )
 
 // TestAppendAllocatesNothing holds the produce path to no allocation per append
 // and wait, once pools and buffers have grown.
 func TestAppendAllocatesNothing(t *testing.T) {
-	if poison {
+	if memory.Poison {
 		t.Log("the race detector allocates by itself; the plain build counts")
 		return
 	}
@@ -353,7 +354,7 @@ func TestVerifyLooksIntoTheFiles(t *testing.T) {
 		t.Fatalf("a whole log: %v", found)
 	}
 	victim := r.log.files.list[1]
-	f, err := r.fsys.Open(victim.handle.name, disk.Write)
+	f, err := r.fsys.Open(victim.handle.Name, disk.Write)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +370,7 @@ func TestVerifyLooksIntoTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	verify()
-	if len(found) != 1 || found[0].To != found[0].From+1 || found[0].File != victim.handle.name || found[0].From < victim.base {
+	if len(found) != 1 || found[0].To != found[0].From+1 || found[0].File != victim.handle.Name || found[0].From < victim.base {
 		t.Fatalf("found %v", found)
 	}
 	if got := len(readAll(t, r.log, 0)); got != 30 {

@@ -142,27 +142,27 @@ func (t *Tier) settle(list []*file) error {
 }
 
 func (t *Tier) settleOne(f *file) error {
-	_, err := t.cache.acquire(&f.handle, disk.Write)
+	_, err := t.cache.Acquire(&f.handle, disk.Write)
 	if isNotExist(err) && f.gone.Load() {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("open to sync: %w", err)
 	}
-	defer t.cache.release(&f.handle, false)
-	if err := t.cache.sync(&f.handle); err != nil {
+	defer t.cache.Release(&f.handle, false)
+	if err := t.cache.Sync(&f.handle); err != nil {
 		return err
 	}
 	if f.anchored.Load() {
 		return nil
 	}
-	dir := path.Dir(f.handle.name)
+	dir := path.Dir(f.handle.Name)
 	err = t.config.FS.SyncDir(dir)
 	if err == nil && !f.log.files.anchored.Load() {
 		err = t.config.FS.SyncDir(path.Dir(dir))
 	}
 	if err != nil && !(isNotExist(err) && f.gone.Load()) {
-		return fmt.Errorf("sync directory of %s: %w", f.handle.name, err)
+		return fmt.Errorf("sync directory of %s: %w", f.handle.Name, err)
 	}
 	f.anchored.Store(true)
 	return nil

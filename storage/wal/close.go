@@ -96,13 +96,10 @@ func (l *Log) shut() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.closed = true
-	for _, c := range l.tail.chunks {
-		c.release()
-	}
-	l.tail = tail{}
+	l.tail.Release()
 	var err error
 	for _, f := range l.files.list {
-		err = errors.Join(err, l.tier.cache.drop(&f.handle))
+		err = errors.Join(err, l.tier.cache.Drop(&f.handle))
 	}
 	l.notify()
 	return err
@@ -144,7 +141,7 @@ func (l *Log) retire() error {
 	last, sealed := l.lastFile()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l.idle.unlink()
+	l.idle.Unlink()
 	delete(t.logs, l.id)
 	delete(t.run.clean, l.id)
 	delete(t.run.shut, l.id)

@@ -127,8 +127,8 @@ func (r *round) gather() (total int) {
 		}
 		p := part{log: l, from: len(r.bufs)}
 		l.mu.Lock()
-		r.bufs, p.size, p.end = l.tail.gather(r.bufs, maxRound-total)
-		l.queued = l.tail.more()
+		r.bufs, p.size, p.end = l.tail.Gather(r.bufs, maxRound-total)
+		l.queued = l.tail.More()
 		again := l.queued
 		fresh := 0
 		if l.files.current == nil {
@@ -203,7 +203,7 @@ func (r *round) write() error {
 			continue
 		}
 		if !isNoSpace(p.err) {
-			return fmt.Errorf("write %s: %w", p.file.handle.name, p.err)
+			return fmt.Errorf("write %s: %w", p.file.handle.Name, p.err)
 		}
 		if err := r.undo(p); err != nil {
 			return err
@@ -231,9 +231,9 @@ func behind(bufs [][]byte, n int) [][]byte {
 func (r *round) undo(p *part) error {
 	if p.handle != nil {
 		if err := p.handle.Truncate(p.pos); err != nil {
-			return fmt.Errorf("cut %s at %d: %w", p.file.handle.name, p.pos, err)
+			return fmt.Errorf("cut %s at %d: %w", p.file.handle.Name, p.pos, err)
 		}
-		r.tier.cache.release(&p.file.handle, true)
+		r.tier.cache.Release(&p.file.handle, true)
 	}
 	r.tier.space.ranOut(p.err)
 	r.tier.metrics.full.Inc()
@@ -256,13 +256,13 @@ func (r *round) complete() {
 	t := r.tier
 	for i := range r.parts {
 		p := &r.parts[i]
-		t.cache.release(&p.file.handle, !p.direct || p.log.ahead > 0)
+		t.cache.Release(&p.file.handle, !p.direct || p.log.ahead > 0)
 		p.file.index(r.bufs[p.from:p.to])
 		l := p.log
 		l.mu.Lock()
-		before := l.tail.pending
-		l.tail.commit()
-		done := before - l.tail.pending
+		before := l.tail.Pending()
+		l.tail.Commit()
+		done := before - l.tail.Pending()
 		p.file.size, p.file.end = p.pos+int64(p.size), p.end
 		p.file.header = nil
 		l.ends.committed = p.end
@@ -323,7 +323,7 @@ func (r *round) after() error {
 // one. The mark is not synced, and the next batch of the file takes its place.
 func (r *round) mark(l *Log) error {
 	l.mu.Lock()
-	f, wanted := l.files.current, l.unmarked && !l.tail.more() && r.tier.config.SyncInterval == 0
+	f, wanted := l.files.current, l.unmarked && !l.tail.More() && r.tier.config.SyncInterval == 0
 	end, last := l.ends.committed, l.ends.lastTime
 	if wanted = wanted && f != nil && f.size > 0; wanted {
 		l.unmarked = false
@@ -332,7 +332,7 @@ func (r *round) mark(l *Log) error {
 	if !wanted {
 		return nil
 	}
-	h, err := r.tier.cache.acquire(&f.handle, disk.Write)
+	h, err := r.tier.cache.Acquire(&f.handle, disk.Write)
 	if isNotExist(err) && f.gone.Load() {
 		return nil // the partition was deleted meanwhile
 	}
@@ -341,7 +341,7 @@ func (r *round) mark(l *Log) error {
 	}
 	r.markBuf = batch.AppendMark(r.markBuf[:0], f.epoch, end, last)
 	_, err = h.WriteAt(r.markBuf, f.size)
-	r.tier.cache.release(&f.handle, true)
+	r.tier.cache.Release(&f.handle, true)
 	if isNoSpace(err) {
 		return nil // a mark that is missing costs nothing but the proof
 	}

@@ -152,7 +152,7 @@ func (c *Copy) holds(name string, me copied) (uint64, error) {
 		return footer.End, nil
 	}
 	probe := &file{log: &Log{tier: t, id: c.id}, base: me.base, epoch: me.epoch}
-	probe.handle.name = name
+	probe.handle.Name = name
 	found, err := probe.scan(h, total, nil)
 	if err != nil {
 		return 0, err

@@ -26,5 +26,5 @@
 // loop holds none but the first during a write, and none during a sync.
 //
 // The files, their formats and what was rejected: DESIGN.md of package storage,
-// packages journal, hotdir and segment.
+// packages journal, hotdir and segment. What is in memory: package memory.
 package wal

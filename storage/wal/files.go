@@ -11,12 +11,13 @@ import (
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/handles"
 	"github.com/danubemq/danube/storage/segment"
 )
 
 // file is one segment file of a partition.
 type file struct {
-	handle      handle
+	handle      handles.Handle
 	log         *Log
 	base, epoch uint64
 
@@ -100,7 +101,7 @@ func (t *Tier) prepare(p *part) error {
 			return err
 		}
 	}
-	f, err := t.cache.acquire(&cur.handle, disk.Write)
+	f, err := t.cache.Acquire(&cur.handle, disk.Write)
 	if err != nil {
 		return fmt.Errorf("open segment: %w", err)
 	}
@@ -138,17 +139,17 @@ func (t *Tier) createFile(l *Log, base, epoch uint64, now int64) (*file, error) 
 	}
 	f := &file{log: l, base: base, epoch: epoch, header: header, created: now, end: base, known: true}
 	f.summary = segment.NewSummary(header, base)
-	f.handle.name = path.Join(t.dir(l.id), segment.FormatName(base, epoch))
-	_, err = t.cache.acquire(&f.handle, disk.Exclusive)
+	f.handle.Name = path.Join(t.dir(l.id), segment.FormatName(base, epoch))
+	_, err = t.cache.Acquire(&f.handle, disk.Exclusive)
 	if isNotExist(err) {
 		if err = t.home().Make(l.id); err == nil {
-			_, err = t.cache.acquire(&f.handle, disk.Exclusive)
+			_, err = t.cache.Acquire(&f.handle, disk.Exclusive)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
-	t.cache.release(&f.handle, true)
+	t.cache.Release(&f.handle, true)
 	l.mu.Lock()
 	l.files.list = append(l.files.list, f)
 	l.files.current = f
@@ -168,18 +169,18 @@ func (t *Tier) seal(f *file) error {
 	size := f.size
 	f.log.mu.Unlock()
 	tail := footer.Append(nil, table)
-	h, err := t.cache.acquire(&f.handle, disk.Write)
+	h, err := t.cache.Acquire(&f.handle, disk.Write)
 	if err != nil {
 		return fmt.Errorf("seal: %w", err)
 	}
 	_, err = h.WriteAt(tail, size)
-	t.cache.release(&f.handle, true)
+	t.cache.Release(&f.handle, true)
 	if err != nil {
 		if isNoSpace(err) {
 			t.space.ranOut(err)
 			return errors.Join(err, h.Truncate(size))
 		}
-		return fmt.Errorf("seal %s: %w", f.handle.name, err)
+		return fmt.Errorf("seal %s: %w", f.handle.Name, err)
 	}
 	f.log.mu.Lock()
 	f.sealed, f.header = true, nil

@@ -13,8 +13,8 @@ const sweepEvery = 5 * time.Second
 // touch makes a log the most recently appended one.
 func (t *Tier) touch(l *Log) {
 	t.mu.Lock()
-	l.idle.owner = l
-	t.rest.logs.push(&l.idle)
+	l.idle.Owner = l
+	t.rest.logs.Push(&l.idle)
 	t.mu.Unlock()
 }
 
@@ -22,29 +22,29 @@ func (t *Tier) touch(l *Log) {
 // was appended to longest ago first, its oldest first. What is on its way to the
 // disk stays, and what a reader holds is freed when it lets go.
 func (t *Tier) makeRoom() {
-	for t.memory.over() {
+	for t.memory.Over() {
 		t.mu.Lock()
-		link := t.rest.logs.next
-		if link == &t.rest.logs {
+		link := t.rest.logs.Oldest()
+		if link == nil {
 			t.mu.Unlock()
 			return
 		}
-		l := link.owner.(*Log)
-		last := link.next == &t.rest.logs
+		l := link.Owner.(*Log)
+		last := t.rest.logs.After(link) == nil
 		if !last {
-			link.unlink()
+			link.Unlink()
 		}
 		t.mu.Unlock()
 		if last {
 			l.mu.Lock()
-			dropped := l.tail.drop(false)
+			dropped := l.tail.Drop(false)
 			l.mu.Unlock()
 			if !dropped {
 				return
 			}
 			continue
 		}
-		l.giveUp(t.memory.over)
+		l.giveUp(t.memory.Over)
 	}
 }
 
@@ -52,7 +52,7 @@ func (t *Tier) makeRoom() {
 func (l *Log) giveUp(more func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for more() && l.tail.drop(true) {
+	for more() && l.tail.Drop(true) {
 	}
 }
 
@@ -83,8 +83,8 @@ func (t *Tier) sweep() {
 	}
 	t.checkpoint.swept = true
 	var rest []*Log
-	for link := t.rest.logs.next; link != &t.rest.logs; link = link.next {
-		rest = append(rest, link.owner.(*Log))
+	for link := t.rest.logs.Oldest(); link != nil; link = t.rest.logs.After(link) {
+		rest = append(rest, link.Owner.(*Log))
 	}
 	t.mu.Unlock()
 	busy := false
@@ -92,18 +92,18 @@ func (t *Tier) sweep() {
 		l.mu.Lock()
 		used := l.used
 		l.used = false
-		for !used && l.tail.drop(true) {
+		for !used && l.tail.Drop(true) {
 		}
-		empty := len(l.tail.chunks) == 0
+		_, some := l.tail.Base()
 		mark := !used && l.unmarked && !l.queued && !l.door.closed && t.config.SyncInterval == 0
 		l.queued = l.queued || mark
 		l.mu.Unlock()
 		if mark {
 			t.enqueue(l)
 		}
-		if empty {
+		if !some {
 			t.mu.Lock()
-			l.idle.unlink()
+			l.idle.Unlink()
 			t.mu.Unlock()
 		} else {
 			busy = true
@@ -135,7 +135,7 @@ func (t *Tier) Stats() Stats {
 	n := len(t.logs)
 	t.mu.Unlock()
 	return Stats{
-		Memory: t.memory.used.Load(), Pending: t.pending.Load(), OpenFiles: t.cache.count(),
+		Memory: t.memory.Used(), Pending: t.pending.Load(), OpenFiles: t.cache.Count(),
 		JournalBytes: size, JournalUsed: used, Full: t.space.full.Load(), Partitions: n,
 	}
 }

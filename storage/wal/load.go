@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/danubemq/danube/storage/memory"
 	"github.com/danubemq/danube/storage/segment"
 )
 
@@ -29,7 +30,7 @@ func (f *file) readHeader(h io.ReaderAt) (segment.Header, int, error) {
 	id := ID{Topic: header.TopicID, Partition: header.Partition}
 	switch {
 	case header.Store != f.log.tier.config.Store || id != f.log.id:
-		err = &ForeignError{File: f.handle.name, Store: header.Store}
+		err = &ForeignError{File: f.handle.Name, Store: header.Store}
 	case header.Base != f.base || header.Epoch != f.epoch:
 		err = fmt.Errorf("header of base %d and epoch %d: the file was renamed", header.Base, header.Epoch)
 	}
@@ -45,11 +46,11 @@ func (f *file) load(s source) (int64, error) {
 	if known {
 		return size, nil
 	}
-	h, err := f.log.tier.cache.acquire(&f.handle, 0)
+	h, err := f.log.tier.cache.Acquire(&f.handle, 0)
 	if err != nil {
 		return 0, f.damage(s, err)
 	}
-	defer f.log.tier.cache.release(&f.handle, false)
+	defer f.log.tier.cache.Release(&f.handle, false)
 	if _, _, err := f.readHeader(h); err != nil {
 		return 0, f.damage(s, err)
 	}
@@ -75,7 +76,7 @@ func (f *file) load(s source) (int64, error) {
 }
 
 func (f *file) damage(s source, err error) error {
-	return &Damage{From: max(f.base, f.log.Start()), To: s.after, File: f.handle.name, Err: err}
+	return &Damage{From: max(f.base, f.log.Start()), To: s.after, File: f.handle.Name, Err: err}
 }
 
 // position is where the search for an offset begins.
@@ -92,22 +93,22 @@ func (f *file) position(offset uint64) int64 {
 }
 
 // read returns n bytes of the file at a position in a chunk of its own.
-func (f *file) read(at int64, n int) (*chunk, error) {
+func (f *file) read(at int64, n int) (*memory.Chunk, error) {
 	t := f.log.tier
-	h, err := t.cache.acquire(&f.handle, 0)
+	h, err := t.cache.Acquire(&f.handle, 0)
 	if err != nil {
 		if f.gone.Load() {
 			return nil, &Trimmed{LogStart: f.log.Start()}
 		}
 		return nil, fmt.Errorf("open segment: %w", err)
 	}
-	defer t.cache.release(&f.handle, false)
-	c := t.memory.take(n)
-	got, err := h.ReadAt(c.buf[:n], at)
-	c.buf = c.buf[:got]
+	defer t.cache.Release(&f.handle, false)
+	c := t.memory.Take(n)
+	got, err := h.ReadAt(c.Buf[:n], at)
+	c.Buf = c.Buf[:got]
 	if err != nil && !(errors.Is(err, io.EOF) && got > 0) {
-		c.release()
-		return nil, fmt.Errorf("read %s: %w", f.handle.name, err)
+		c.Release()
+		return nil, fmt.Errorf("read %s: %w", f.handle.Name, err)
 	}
 	t.makeRoom()
 	return c, nil
@@ -118,19 +119,19 @@ func (f *file) read(at int64, n int) (*chunk, error) {
 func (r *Reader) step(s source, at int64, bad error) error {
 	f := s.file
 	t := f.log.tier
-	h, err := t.cache.acquire(&f.handle, 0)
+	h, err := t.cache.Acquire(&f.handle, 0)
 	if err != nil {
 		return fmt.Errorf("open segment: %w", err)
 	}
-	defer t.cache.release(&f.handle, false)
+	defer t.cache.Release(&f.handle, false)
 	scan := segment.NewScanner(h, s.size, segment.Origin{At: at, Base: f.base, FirstEpoch: f.epoch, Epoch: f.epoch})
 	for {
 		x, err := scan.Next()
 		if errors.Is(err, io.EOF) {
-			return &Damage{From: r.next, To: s.after, File: f.handle.name, At: at, Err: bad}
+			return &Damage{From: r.next, To: s.after, File: f.handle.Name, At: at, Err: bad}
 		}
 		if err != nil {
-			return fmt.Errorf("read %s: %w", f.handle.name, err)
+			return fmt.Errorf("read %s: %w", f.handle.Name, err)
 		}
 		if x.Kind != segment.Whole || x.Batch.Control() || r.fits(x.Batch, s) != nil {
 			continue
@@ -142,7 +143,7 @@ func (r *Reader) step(s source, at int64, bad error) error {
 			}
 			continue
 		}
-		return &Damage{From: r.next, To: min(x.From, s.after), File: f.handle.name, At: at, Err: bad}
+		return &Damage{From: r.next, To: min(x.From, s.after), File: f.handle.Name, At: at, Err: bad}
 	}
 }
 

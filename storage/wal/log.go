@@ -7,9 +7,15 @@ import (
 	"sync"
 
 	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/handles"
 	"github.com/danubemq/danube/storage/hotdir"
+	"github.com/danubemq/danube/storage/memory"
 	"github.com/danubemq/danube/storage/sessions"
 )
+
+// maxPending is how many bytes of one log may be on their way to the disk
+// before Append blocks.
+const maxPending = 8 << 20
 
 // ID names a partition.
 type ID = hotdir.ID
@@ -46,7 +52,7 @@ type Log struct {
 	wake      sync.Cond  // ends moved, or the door changed
 	door      door
 	ends      ends
-	tail      tail
+	tail      memory.Tail
 	producers sessions.Table
 	files     files
 	extents   extents
@@ -56,7 +62,7 @@ type Log struct {
 	unmarked  bool // no mark stands behind its last batch
 	cuts      []uint64
 	watchers  []chan<- struct{}
-	idle      lruLink // place among the logs with a tail; guarded by the tier's lock
+	idle      handles.Link // place among the logs with a tail; guarded by the tier's lock
 	retired   retired
 }
 
@@ -162,7 +168,7 @@ func (l *Log) Append(b batch.Batch) (Pending, error) {
 		return Pending{}, err
 	}
 	l.mu.Lock()
-	for l.tail.pending > maxPending && l.admits() == nil {
+	for l.tail.Pending() > maxPending && l.admits() == nil {
 		l.wake.Wait()
 	}
 	p, err := l.append(b)
@@ -197,7 +203,7 @@ func (l *Log) append(b batch.Batch) (Pending, error) {
 		return Pending{}, fmt.Errorf("%w: %d messages from offset %d on, ceiling %d", ErrCeiling, count, l.ends.next, l.door.ceiling)
 	}
 	now := max(l.tier.config.Now().UnixMilli(), l.ends.lastTime) // never backwards (R13)
-	stamped := l.tail.add(l.tier.memory, b, l.ends.next)
+	stamped := l.tail.Add(l.tier.memory, b, l.ends.next)
 	stamped.Stamp(batch.Stamp{Base: l.ends.next, Epoch: l.door.epoch, AppendTime: now, Synced: l.ends.synced})
 	l.producers.Record(stamped)
 	p := Pending{log: l, Base: l.ends.next, AppendTime: now, end: l.ends.next + count, cut: len(l.cuts)}
@@ -289,8 +295,8 @@ func (l *Log) fail(err error) {
 func (l *Log) cutBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	cut := l.tail.pending
-	l.tail.cut(&l.producers)
+	cut := l.tail.Pending()
+	l.tail.Cut(l.producers.Forget)
 	l.tier.release(int64(cut))
 	l.cuts = append(l.cuts, l.ends.committed)
 	l.ends.next = l.ends.committed

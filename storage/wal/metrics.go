@@ -44,9 +44,9 @@ func newMetrics(reg prometheus.Registerer, t *Tier) (*metrics, error) {
 	}
 	m.all = []prometheus.Collector{
 		m.append, m.sync, m.parts, m.bytes, m.full, m.files,
-		gauge("danube_storage_memory_bytes", "Memory of tails and read buffers.", func() float64 { return float64(t.memory.used.Load()) }),
+		gauge("danube_storage_memory_bytes", "Memory of tails and read buffers.", func() float64 { return float64(t.memory.Used()) }),
 		gauge("danube_storage_pending_bytes", "Bytes on their way to the disk.", func() float64 { return float64(t.pending.Load()) }),
-		gauge("danube_storage_open_files", "Segment files open.", func() float64 { return float64(t.cache.count()) }),
+		gauge("danube_storage_open_files", "Segment files open.", func() float64 { return float64(t.cache.Count()) }),
 		gauge("danube_storage_journal_bytes", "Size of the journal.", func() float64 { size, _ := t.journalBytes(); return float64(size) }),
 		gauge("danube_storage_journal_used_bytes", "Bytes of the journal that cover segment files which are not synced.", func() float64 { _, used := t.journalBytes(); return float64(used) }),
 		gauge("danube_storage_disk_full", "1 while no messages are taken for want of space.", func() float64 { return flag(t.space.full.Load()) }),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/memory"
 )
 
 // world is a random life of a tier: what is appended, acknowledged and read is
@@ -59,7 +60,7 @@ func runs(t *testing.T, few, many int) int {
 	switch {
 	case os.Getenv("DANUBE_FULL") != "":
 		return many
-	case testing.Short() || poison:
+	case testing.Short() || memory.Poison:
 		return few / 4
 	}
 	return few

@@ -24,7 +24,7 @@ func (l *Log) Pause() (end uint64, err error) {
 	l.mu.Lock()
 	l.door.paused = true
 	l.notify()
-	for l.tail.pending > 0 && l.door.err == nil {
+	for l.tail.Pending() > 0 && l.door.err == nil {
 		l.wake.Wait()
 	}
 	end, err = l.ends.next, l.door.err
@@ -60,7 +60,7 @@ func (l *Log) Resume() error {
 func (l *Log) Sessions() ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.door.paused && !l.door.closed || l.tail.pending > 0 {
+	if !l.door.paused && !l.door.closed || l.tail.Pending() > 0 {
 		return nil, errors.New("export producers: the log is open for writing")
 	}
 	return l.producers.Encode(l.ends.next), nil
@@ -118,7 +118,7 @@ func (l *Log) MergeSessions(b []byte) error {
 		err = l.door.err
 	case l.door.closed:
 		err = ErrClosed
-	case !l.door.paused || l.tail.pending > 0:
+	case !l.door.paused || l.tail.Pending() > 0:
 		err = errors.New("merge producers: the log is not paused")
 	default:
 		l.producers.Merge(table)
@@ -185,7 +185,7 @@ func (t *Tier) copyHeader(id ID, topic string, base, epoch uint64) ([]byte, erro
 // copiedFile is a sealed and synced file as a log knows it.
 func copiedFile(l *Log, name string, base, epoch uint64, footer *segment.Footer) *file {
 	f := &file{log: l, base: base, epoch: epoch, known: true, size: footer.DataEnd, end: footer.End, sealed: true, footer: footer}
-	f.handle.name = name
+	f.handle.Name = name
 	f.anchored.Store(true)
 	return f
 }

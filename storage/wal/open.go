@@ -135,7 +135,7 @@ func (l *Log) listFiles() error {
 			continue
 		}
 		f := &file{log: l, base: base, epoch: epoch}
-		f.handle.name = path.Join(l.dir(), e.Name)
+		f.handle.Name = path.Join(l.dir(), e.Name)
 		f.anchored.Store(l.tier.run.stopped)
 		l.files.list = append(l.files.list, f)
 	}
@@ -222,13 +222,13 @@ func (r *recovery) inner(f *file, next uint64, x Extent) error {
 		if end, err := r.full(f, false); err != nil || end >= next || x.Away {
 			return err
 		} else {
-			r.damage(Damage{From: end, To: next, File: f.handle.name, At: f.size, Err: errMissing})
+			r.damage(Damage{From: end, To: next, File: f.handle.Name, At: f.size, Err: errMissing})
 		}
 		return nil
 	}
 	r.adopt(f, footer)
 	if footer.End < next && !x.Away {
-		r.damage(Damage{From: footer.End, To: next, File: f.handle.name, At: footer.DataEnd, Err: errMissing})
+		r.damage(Damage{From: footer.End, To: next, File: f.handle.Name, At: footer.DataEnd, Err: errMissing})
 	}
 	return nil
 }
@@ -268,11 +268,11 @@ func (r *recovery) remember(table *segment.Producers) {
 }
 
 func (r *recovery) readFooter(f *file) (*segment.Footer, error) {
-	h, err := r.log.tier.cache.acquire(&f.handle, 0)
+	h, err := r.log.tier.cache.Acquire(&f.handle, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer r.log.tier.cache.release(&f.handle, false)
+	defer r.log.tier.cache.Release(&f.handle, false)
 	if _, _, err := f.readHeader(h); err != nil {
 		return nil, err
 	}
@@ -287,14 +287,14 @@ func (r *recovery) readFooter(f *file) (*segment.Footer, error) {
 // there alone the log may end torn.
 func (r *recovery) full(f *file, tail bool) (uint64, error) {
 	t := r.log.tier
-	if err := t.cache.drop(&f.handle); err != nil { // it may be open for reading
+	if err := t.cache.Drop(&f.handle); err != nil { // it may be open for reading
 		return 0, err
 	}
-	h, err := t.cache.acquire(&f.handle, disk.Write)
+	h, err := t.cache.Acquire(&f.handle, disk.Write)
 	if err != nil {
 		return 0, err
 	}
-	defer t.cache.release(&f.handle, false)
+	defer t.cache.Release(&f.handle, false)
 	total, err := h.Size()
 	if err != nil {
 		return 0, err
@@ -303,7 +303,7 @@ func (r *recovery) full(f *file, tail bool) (uint64, error) {
 	if err != nil {
 		if _, foreign := errors.AsType[*ForeignError](err); foreign {
 			f.known, f.size, f.end = true, 0, f.base
-			r.log.tier.config.Log.Error("foreign segment file, not served", "file", f.handle.name, "err", err)
+			r.log.tier.config.Log.Error("foreign segment file, not served", "file", f.handle.Name, "err", err)
 			r.found.Class = Damaged
 			return f.base, nil
 		}
@@ -341,16 +341,16 @@ func (r *recovery) full(f *file, tail bool) (uint64, error) {
 // cut takes a torn tail off the disk, so that it cannot come back (R10).
 func (r *recovery) cut(f *file, s *scanned) error {
 	t := r.log.tier
-	h, err := t.cache.acquire(&f.handle, disk.Write)
+	h, err := t.cache.Acquire(&f.handle, disk.Write)
 	if err != nil {
 		return err
 	}
-	defer t.cache.release(&f.handle, true)
+	defer t.cache.Release(&f.handle, true)
 	if err := h.Truncate(s.size); err != nil {
-		return fmt.Errorf("cut %s at %d: %w", f.handle.name, s.size, err)
+		return fmt.Errorf("cut %s at %d: %w", f.handle.Name, s.size, err)
 	}
 	r.found.Class = max(r.found.Class, Torn)
-	t.config.Log.Warn("cut a torn tail", "file", f.handle.name, "at", s.size, "bytes", s.total-s.size, "next", s.end, "err", s.torn)
+	t.config.Log.Warn("cut a torn tail", "file", f.handle.Name, "at", s.size, "bytes", s.total-s.size, "next", s.end, "err", s.torn)
 	s.torn, s.total = nil, s.size
 	return nil
 }
@@ -358,14 +358,14 @@ func (r *recovery) cut(f *file, s *scanned) error {
 // hint reads what an earlier recovery of an unsealed file kept beside it.
 func (r *recovery) hint(f *file) (*segment.Footer, error) {
 	t := r.log.tier
-	if _, err := t.config.FS.Stat(segment.HintName(f.handle.name)); err != nil {
+	if _, err := t.config.FS.Stat(segment.HintName(f.handle.Name)); err != nil {
 		return nil, nil
 	}
-	h, err := t.cache.acquire(&f.handle, 0)
+	h, err := t.cache.Acquire(&f.handle, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer t.cache.release(&f.handle, false)
+	defer t.cache.Release(&f.handle, false)
 	header, size, err := f.readHeader(h)
 	if err != nil {
 		return nil, err
@@ -378,9 +378,9 @@ func (r *recovery) hint(f *file) (*segment.Footer, error) {
 	if err != nil {
 		return nil, err
 	}
-	footer, ok := segment.ReadHint(t.config.FS, f.handle.name, total, binary.LittleEndian.Uint32(raw[size-4:]))
+	footer, ok := segment.ReadHint(t.config.FS, f.handle.Name, total, binary.LittleEndian.Uint32(raw[size-4:]))
 	if !ok {
-		t.config.Log.Warn("hint does not fit its segment, scanning", "file", segment.HintName(f.handle.name))
+		t.config.Log.Warn("hint does not fit its segment, scanning", "file", segment.HintName(f.handle.Name))
 		return nil, nil
 	}
 	return footer, nil
@@ -395,7 +395,7 @@ func (r *recovery) writeHint(f *file, s *scanned) {
 		return
 	}
 	t := r.log.tier
-	if err := segment.WriteHint(t.config.FS, f.handle.name, s.footer, r.producers.Stored(s.end)); err != nil {
-		t.config.Log.Warn("hint not written", "file", f.handle.name, "err", err)
+	if err := segment.WriteHint(t.config.FS, f.handle.Name, s.footer, r.producers.Stored(s.end)); err != nil {
+		t.config.Log.Warn("hint not written", "file", f.handle.Name, "err", err)
 	}
 }

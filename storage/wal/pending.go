@@ -19,7 +19,7 @@ func (p Pending) outcome() (done bool, err error) {
 		return true, nil
 	case l.door.err != nil:
 		return true, l.door.err
-	case l.door.closed && l.tail.pending == 0:
+	case l.door.closed && l.tail.Pending() == 0:
 		return true, ErrClosed
 	}
 	return false, nil
@@ -28,6 +28,6 @@ func (p Pending) outcome() (done bool, err error) {
 // Retain adds a reference to the view's memory: each needs a Release of its own.
 func (v View) Retain() {
 	if v.chunk != nil {
-		v.chunk.retain()
+		v.chunk.Retain()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/memory"
 )
 
 // ErrEnd says that nothing is committed behind the reader's place yet.
@@ -52,13 +53,13 @@ func (d *Damage) Unwrap() error { return d.Err }
 type View struct {
 	Data      []byte
 	Base, End uint64 // offsets; Base may lie below the offset asked for
-	chunk     *chunk
+	chunk     *memory.Chunk
 }
 
 // Release gives the memory back.
 func (v View) Release() {
 	if v.chunk != nil {
-		v.chunk.release()
+		v.chunk.Release()
 	}
 }
 
@@ -80,8 +81,8 @@ type Reader struct {
 
 	file *file // the file it was in, and where
 	at   int64
-	size int    // of the next read
-	buf  *chunk // whole checked batches that were read ahead, from off on
+	size int           // of the next read
+	buf  *memory.Chunk // whole checked batches that were read ahead, from off on
 	off  int
 
 	cold bool // passes the memory by, to see what is in the files
@@ -111,7 +112,7 @@ func (r *Reader) Close() { r.letGo() }
 
 func (r *Reader) letGo() {
 	if r.buf != nil {
-		r.buf.release()
+		r.buf.Release()
 		r.buf = nil
 	}
 }
@@ -143,8 +144,8 @@ func (r *Reader) Next(maxBytes int) (View, error) {
 
 // source is where a reader finds its next batch.
 type source struct {
-	chunk *chunk // in memory, with a reference for the reader; else in file
-	data  []byte // of the chunk what may be read
+	chunk *memory.Chunk // in memory, with a reference for the reader; else in file
+	data  []byte        // of the chunk what may be read
 	pos   int
 	file  *file
 	size  int64  // bytes of the file that may be read, -1: not known yet
@@ -165,15 +166,15 @@ func (l *Log) source(r *Reader) (source, error) {
 	case r.next >= l.ends.committed:
 		return source{}, ErrEnd
 	}
-	if c := l.tail.find(r.next); c != nil && c.committed > 0 && !r.cold {
-		s := source{chunk: c, data: c.buf[:c.committed:c.committed]}
-		if c.serial == r.serial {
+	if c := l.tail.Find(r.next); c != nil && len(c.Committed()) > 0 && !r.cold {
+		s := source{chunk: c, data: c.Committed()}
+		if c.Serial() == r.serial {
 			s.pos = r.pos
 		} else {
 			s.pos = locate(s.data, r.next)
 		}
-		r.serial = c.serial
-		c.retain()
+		r.serial = c.Serial()
+		c.Retain()
 		return s, nil
 	}
 	x, gap := l.extents.at(r.next)
@@ -210,7 +211,7 @@ func locate(buf []byte, offset uint64) int {
 
 // cut makes a view of the batches in data, which lies in c, from pos on, and
 // moves the reader behind it.
-func (r *Reader) cut(c *chunk, data batch.Batch, pos, maxBytes int) View {
+func (r *Reader) cut(c *memory.Chunk, data batch.Batch, pos, maxBytes int) View {
 	v := View{Base: data[pos:].Base(), chunk: c}
 	end := pos
 	for end < len(data) {
@@ -229,15 +230,15 @@ func (r *Reader) cut(c *chunk, data batch.Batch, pos, maxBytes int) View {
 
 // fromBuffer yields what was read ahead.
 func (r *Reader) fromBuffer(maxBytes int) (View, bool) {
-	if r.off >= len(r.buf.buf) {
+	if r.off >= len(r.buf.Buf) {
 		r.letGo()
 		return View{}, false
 	}
-	r.buf.retain()
-	v := r.cut(r.buf, r.buf.buf, r.off, maxBytes)
+	r.buf.Retain()
+	v := r.cut(r.buf, r.buf.Buf, r.off, maxBytes)
 	r.off = r.pos
 	r.serial = 0
-	if r.off >= len(r.buf.buf) {
+	if r.off >= len(r.buf.Buf) {
 		r.letGo()
 	}
 	return v, true
@@ -269,13 +270,13 @@ func (r *Reader) fill(s source, maxBytes int) error {
 		case errors.Is(err, errAgain):
 			need = 0
 		case err != nil:
-			c.release()
+			c.Release()
 			return err
 		case r.buf != nil:
 			r.size = min(2*max(r.size, minRead), maxRead)
 			return nil
 		}
-		c.release()
+		c.Release()
 		want = max(need, r.size)
 	}
 }
@@ -283,17 +284,17 @@ func (r *Reader) fill(s source, maxBytes int) error {
 // take checks the batches in c, which was read at r.at, and keeps those from
 // r.next on in r.buf. It returns how many bytes the next read needs when there
 // is not one whole batch to keep.
-func (r *Reader) take(c *chunk, s source) (need int, err error) {
-	rest := c.buf
+func (r *Reader) take(c *memory.Chunk, s source) (need int, err error) {
+	rest := c.Buf
 	from := -1
 	for len(rest) > 0 {
-		at := len(c.buf) - len(rest)
+		at := len(c.Buf) - len(rest)
 		b, err := batch.CheckHeader(rest, limits)
-		if errors.Is(err, batch.ErrShort) && r.at+int64(len(c.buf)) < s.size {
+		if errors.Is(err, batch.ErrShort) && r.at+int64(len(c.Buf)) < s.size {
 			if len(rest) >= batch.HeaderSize {
 				need = batch.Batch(rest).Len()
 			}
-			c.buf = c.buf[:at]
+			c.Buf = c.Buf[:at]
 			break
 		}
 		if err == nil && b.End() > r.next {
@@ -304,13 +305,13 @@ func (r *Reader) take(c *chunk, s source) (need int, err error) {
 		}
 		if err != nil {
 			if from >= 0 {
-				c.buf = c.buf[:at] // yield the good ones first
+				c.Buf = c.Buf[:at] // yield the good ones first
 				break
 			}
 			return 0, r.step(s, r.at+int64(at), err)
 		}
 		if from >= 0 && b.Control() {
-			c.buf = c.buf[:at]
+			c.Buf = c.Buf[:at]
 			break
 		}
 		if from < 0 && !b.Control() && b.End() > r.next {
@@ -318,7 +319,7 @@ func (r *Reader) take(c *chunk, s source) (need int, err error) {
 		}
 		rest = rest[len(b):]
 	}
-	r.at += int64(len(c.buf))
+	r.at += int64(len(c.Buf))
 	if from >= 0 {
 		r.buf, r.off = c, from
 	}
@@ -342,7 +343,7 @@ func (r *Reader) ranOut(s source) error {
 		return &Elsewhere{From: r.next, To: s.after}
 	}
 	if s.after > r.next {
-		return &Damage{From: r.next, To: s.after, File: s.file.handle.name, At: s.size, Err: io.ErrUnexpectedEOF}
+		return &Damage{From: r.next, To: s.after, File: s.file.handle.Name, At: s.size, Err: io.ErrUnexpectedEOF}
 	}
 	r.file = nil
 	return nil

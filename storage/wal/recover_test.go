@@ -10,6 +10,7 @@ import (
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/journal"
+	"github.com/danubemq/danube/storage/memory"
 	"github.com/danubemq/danube/storage/segment"
 )
 
@@ -51,7 +52,7 @@ func record(t testing.TB, n int, segmentBytes int64) *image {
 	}
 	tier.work.Wait() // the mark behind the last batch is written
 	for _, f := range l.files.list {
-		im.files = append(im.files, f.handle.name)
+		im.files = append(im.files, f.handle.Name)
 	}
 	im.fsys = m.Kill()
 	tier.Close()
@@ -370,7 +371,7 @@ func TestRecover(t *testing.T) {
 // stride is how many bytes the tests below go on by: all of them, or with the
 // race detector, which has nothing to find here, a sample.
 func stride() int64 {
-	if poison {
+	if memory.Poison {
 		return 13
 	}
 	return 1

@@ -56,7 +56,7 @@ func TestNoSpaceLeavesNothingInTheFile(t *testing.T) {
 	f := r.log.files.current
 	want := f.size
 	r.log.mu.Unlock()
-	if e, err := r.fsys.Stat(f.handle.name); err != nil || e.Size != want {
+	if e, err := r.fsys.Stat(f.handle.Name); err != nil || e.Size != want {
 		t.Errorf("the file has %d bytes, %v, want the %d of what is committed", e.Size, err, want)
 	}
 	r.close()
@@ -101,7 +101,7 @@ func TestTornTailOnTheDisk(t *testing.T) {
 	for _, floor := range []uint64{3, 4} {
 		r := newRig(t, nil)
 		r.mustPut(3, 100)
-		name := r.log.files.list[0].handle.name
+		name := r.log.files.list[0].handle.Name
 		fsys := r.fsys.Kill()
 		if err := r.tier.Close(); err == nil {
 			t.Error("closed on a dead file system")

@@ -41,7 +41,7 @@ func (f *file) scan(h io.ReaderAt, total int64, visit func(batch.Batch)) (*scann
 		origin = header.Origin(at)
 		raw := make([]byte, at)
 		if _, err := h.ReadAt(raw, 0); err != nil {
-			return nil, fmt.Errorf("read %s: %w", f.handle.name, err)
+			return nil, fmt.Errorf("read %s: %w", f.handle.Name, err)
 		}
 		summary = segment.NewSummary(raw, f.base)
 	case !errors.Is(err, segment.ErrCorrupt):
@@ -56,7 +56,7 @@ func (f *file) scan(h io.ReaderAt, total int64, visit func(batch.Batch)) (*scann
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("scan %s: %w", f.handle.name, err)
+			return nil, fmt.Errorf("scan %s: %w", f.handle.Name, err)
 		}
 		s.take(x)
 	}
@@ -93,7 +93,7 @@ func (s *scanState) take(x segment.Stretch) {
 			s.believe()
 		}
 	case segment.Damaged:
-		d := Damage{From: x.From, To: x.To, File: s.file.handle.name, At: x.At, Err: x.Err}
+		d := Damage{From: x.From, To: x.To, File: s.file.handle.Name, At: x.At, Err: x.Err}
 		if s.open != nil {
 			s.open.To = max(s.open.To, d.To)
 			return

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/handles"
+	"github.com/danubemq/danube/storage/memory"
 	"github.com/danubemq/danube/storage/segment"
 )
 
@@ -80,8 +82,8 @@ func def[T int | int64 | time.Duration](v *T, d T) {
 // journal and one commit loop. Safe for concurrent use.
 type Tier struct {
 	config  Config
-	memory  *memory
-	cache   *cache
+	memory  *memory.Pool
+	cache   *handles.Cache
 	metrics *metrics
 	run     run // what an earlier run of the process left
 	space   space
@@ -115,7 +117,7 @@ type commits struct {
 type rest struct {
 	timer *time.Timer
 	armed bool
-	logs  lruLink // with a tail, the longest idle first
+	logs  handles.Link // with a tail, the longest idle first
 }
 
 // Open prepares the log of a data directory: after an unclean stop it first
@@ -126,10 +128,9 @@ func Open(ctx context.Context, config Config) (*Tier, error) {
 		return nil, err
 	}
 	t := &Tier{config: config, failed: make(chan struct{}), logs: make(map[ID]*Log), copies: make(map[ID]*Copy)}
-	t.memory = &memory{limit: config.MemoryBytes}
-	t.cache = &cache{fs: config.FS, limit: config.Files}
-	t.cache.ring.init()
-	t.rest.logs.init()
+	t.memory = memory.NewPool(config.MemoryBytes)
+	t.cache = handles.New(config.FS, config.Files)
+	t.rest.logs.Init()
 	t.wake.L = &t.mu
 	t.commits.loop = t.commitLoop
 	t.round.tier, t.round.covered = t, t.round.noteCovered

@@ -54,11 +54,11 @@ func (f *file) offsetAt(ms int64, size int64) (uint64, bool, error) {
 	if !ok {
 		return 0, false, nil
 	}
-	h, err := f.log.tier.cache.acquire(&f.handle, 0)
+	h, err := f.log.tier.cache.Acquire(&f.handle, 0)
 	if err != nil {
 		return 0, false, fmt.Errorf("open segment: %w", err)
 	}
-	defer f.log.tier.cache.release(&f.handle, false)
+	defer f.log.tier.cache.Release(&f.handle, false)
 	scan := segment.NewScanner(h, size, segment.Origin{At: span.From, Base: f.base, FirstEpoch: f.epoch, Epoch: f.epoch})
 	for {
 		x, err := scan.Next()
@@ -66,7 +66,7 @@ func (f *file) offsetAt(ms int64, size int64) (uint64, bool, error) {
 			return 0, false, nil
 		}
 		if err != nil {
-			return 0, false, fmt.Errorf("read %s: %w", f.handle.name, err)
+			return 0, false, fmt.Errorf("read %s: %w", f.handle.Name, err)
 		}
 		if x.Kind == segment.Whole && !x.Batch.Control() && x.Batch.AppendTime() >= ms {
 			return x.From, true, nil
@@ -137,8 +137,8 @@ func (l *Log) Bytes() (files int, bytes int64) {
 func (l *Log) Verify(report func(Damage)) error {
 	l.mu.Lock()
 	start, end, warm := l.ends.start, l.ends.committed, l.ends.committed
-	if len(l.tail.chunks) > 0 {
-		warm = min(warm, l.tail.chunks[0].base)
+	if base, ok := l.tail.Base(); ok {
+		warm = min(warm, base)
 	}
 	known := slices.Clone(l.extents)
 	l.mu.Unlock()

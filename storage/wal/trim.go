@@ -60,8 +60,8 @@ func (t *Tier) remove(id ID, below uint64, gone []*file) error {
 		delete(t.checkpoint.files, f)
 		f.since = 0
 		t.mu.Unlock()
-		err = errors.Join(err, t.cache.drop(&f.handle))
-		for _, name := range []string{f.handle.name, segment.HintName(f.handle.name)} {
+		err = errors.Join(err, t.cache.Drop(&f.handle))
+		for _, name := range []string{f.handle.Name, segment.HintName(f.handle.Name)} {
 			if e := t.config.FS.Remove(name); e != nil && !isNotExist(e) {
 				err = errors.Join(err, fmt.Errorf("remove segment: %w", e))
 			}
@@ -108,7 +108,7 @@ func (t *Tier) Delete(id ID) error {
 		l.files.list, l.files.current = nil, nil
 		l.mu.Unlock()
 		t.mu.Lock()
-		l.idle.unlink()
+		l.idle.Unlink()
 		t.mu.Unlock()
 	}
 	if err := t.remove(id, math.MaxUint64, gone); err != nil {
@@ -131,10 +131,10 @@ func (l *Log) close() {
 	l.mu.Lock()
 	l.door.closed = true
 	l.notify()
-	for l.tail.pending > 0 && l.door.err == nil {
+	for l.tail.Pending() > 0 && l.door.err == nil {
 		l.wake.Wait()
 	}
-	for l.tail.drop(true) {
+	for l.tail.Drop(true) {
 	}
 	l.mu.Unlock()
 }

@@ -1,4 +1,6 @@
-package wal
+// Package handles keeps segment files open: thousands of partitions share one
+// budget of descriptors, and the least recently used closes first.
+package handles
 
 import (
 	"errors"
@@ -8,22 +10,21 @@ import (
 	"github.com/danubemq/danube/storage/disk"
 )
 
-// cache keeps segment files open, at most limit of them at rest: thousands of
-// partitions share one budget of descriptors. The least recently used closes
-// first. A file with unsynced data is synced before it is closed, because an
+// Cache keeps files open, at most limit of them at rest. The least recently used
+// closes first. A file with unsynced data is synced before it is closed, because an
 // error of writing it back would be told to no later handle.
-type cache struct {
+type Cache struct {
 	fs    disk.FS
 	mu    sync.Mutex
 	limit int
 	open  int
-	ring  lruLink // of handles; ring.next is the oldest
+	ring  Link // of handles
 }
 
-// handle is an open file in the cache, or the place for one. Zero is closed.
-type handle struct {
-	lruLink
-	name  string
+// Handle is an open file in the cache, or the place for one. Zero is closed.
+type Handle struct {
+	Name  string // of the file
+	link  Link
 	file  disk.File
 	pins  int
 	dirty bool // written to since the last sync
@@ -31,32 +32,16 @@ type handle struct {
 	gone  bool // to be closed by the last release
 }
 
-// lruLink is a place in a ring of least recent use. The zero value is in none.
-type lruLink struct {
-	prev, next *lruLink
-	owner      any
+// New returns a cache without a file.
+func New(fsys disk.FS, limit int) *Cache {
+	c := &Cache{fs: fsys, limit: limit}
+	c.ring.Init()
+	return c
 }
 
-func (r *lruLink) init() { r.prev, r.next = r, r }
-
-// push makes x the most recently used.
-func (r *lruLink) push(x *lruLink) {
-	x.unlink()
-	x.prev, x.next = r.prev, r
-	r.prev.next, r.prev = x, x
-}
-
-func (r *lruLink) unlink() {
-	if r.next == nil {
-		return
-	}
-	r.prev.next, r.next.prev = r.next, r.prev
-	r.prev, r.next = nil, nil
-}
-
-// acquire opens the file if it is not open, and keeps it open until release. A
+// Acquire opens the file if it is not open, and keeps it open until release. A
 // file that is written to is asked for with Write from the first time on.
-func (c *cache) acquire(h *handle, flags disk.Flags) (disk.File, error) {
+func (c *Cache) Acquire(h *Handle, flags disk.Flags) (disk.File, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h.file == nil {
@@ -66,20 +51,20 @@ func (c *cache) acquire(h *handle, flags disk.Flags) (disk.File, error) {
 		if h.write && flags == 0 {
 			flags = disk.Write
 		}
-		f, err := c.fs.Open(h.name, flags)
+		f, err := c.fs.Open(h.Name, flags)
 		if err != nil {
 			return nil, err
 		}
-		h.file, h.write, h.owner = f, flags != 0, h
+		h.file, h.write, h.link.Owner = f, flags != 0, h
 		c.open++
 	}
 	h.pins++
-	c.ring.push(&h.lruLink)
+	c.ring.Push(&h.link)
 	return h.file, nil
 }
 
-// release ends one acquire; wrote says that the file was written to.
-func (c *cache) release(h *handle, wrote bool) {
+// Release ends one acquire; wrote says that the file was written to.
+func (c *Cache) Release(h *Handle, wrote bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h.pins--
@@ -90,8 +75,8 @@ func (c *cache) release(h *handle, wrote bool) {
 	}
 }
 
-// sync makes an acquired file durable.
-func (c *cache) sync(h *handle) error {
+// Sync makes an acquired file durable.
+func (c *Cache) Sync(h *Handle) error {
 	c.mu.Lock()
 	f := h.file
 	h.dirty = false // what is written while the sync runs sets it again
@@ -100,14 +85,14 @@ func (c *cache) sync(h *handle) error {
 		c.mu.Lock()
 		h.dirty = true
 		c.mu.Unlock()
-		return fmt.Errorf("sync %s: %w", h.name, err)
+		return fmt.Errorf("sync %s: %w", h.Name, err)
 	}
 	return nil
 }
 
 // makeRoom closes what is not in use until one more file fits. When all are in
 // use the budget is overdrawn. c.mu is held.
-func (c *cache) makeRoom() error {
+func (c *Cache) makeRoom() error {
 	for c.open >= c.limit {
 		victim := c.victim()
 		if victim == nil {
@@ -121,11 +106,11 @@ func (c *cache) makeRoom() error {
 }
 
 // victim is the oldest file not in use, a clean one if one is near.
-func (c *cache) victim() *handle {
-	var first *handle
+func (c *Cache) victim() *Handle {
+	var first *Handle
 	seen := 0
-	for l := c.ring.next; l != &c.ring && seen < 64; l = l.next {
-		h := l.owner.(*handle)
+	for l := c.ring.Oldest(); l != nil && seen < 64; l = c.ring.After(l) {
+		h := l.Owner.(*Handle)
 		if h.pins > 0 {
 			continue
 		}
@@ -141,7 +126,7 @@ func (c *cache) victim() *handle {
 }
 
 // close closes a file that is not in use. c.mu is held.
-func (c *cache) close(h *handle) error {
+func (c *Cache) close(h *Handle) error {
 	var err error
 	if h.dirty {
 		if err = h.file.Datasync(); err == nil {
@@ -150,17 +135,17 @@ func (c *cache) close(h *handle) error {
 	}
 	err = errors.Join(err, h.file.Close())
 	h.file = nil
-	h.unlink()
+	h.link.Unlink()
 	c.open--
 	if err != nil {
-		return fmt.Errorf("close %s: %w", h.name, err)
+		return fmt.Errorf("close %s: %w", h.Name, err)
 	}
 	return nil
 }
 
-// drop closes a file whose content nobody needs any more, or at the end of the
+// Drop closes a file whose content nobody needs any more, or at the end of the
 // tier one that was synced. One in use closes with its last release.
-func (c *cache) drop(h *handle) error {
+func (c *Cache) Drop(h *Handle) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -174,8 +159,8 @@ func (c *cache) drop(h *handle) error {
 	return c.close(h)
 }
 
-// count is how many files are open.
-func (c *cache) count() int {
+// Count is how many files are open.
+func (c *Cache) Count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.open
