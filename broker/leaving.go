@@ -12,6 +12,10 @@ import (
 // lastWords is the part of the time for a stop that is kept for what cannot be handed over.
 const lastWords = 2 * time.Second
 
+// transferShare is the part of the time for a stop that passing on leadership may
+// take: who keeps it can hand over all the same.
+const transferShare = 10
+
 // handOverAll moves what this broker owns to others before it stops, as planned
 // moves, so that nobody waits for a lease to run out. What is left when the time
 // is over, or finds no taker, is sealed by the caller. Nothing here is an error:
@@ -25,9 +29,11 @@ func (b *Broker) handOverAll() {
 	}
 	began := time.Now()
 	if _, leads := b.meta.Leading(); leads {
-		if err := b.meta.Transfer(ctx, nil); err != nil {
+		transfer, cancel := context.WithTimeout(ctx, limit/transferShare)
+		if err := b.meta.Transfer(transfer, nil); err != nil {
 			b.log.Warn("leadership not passed on", "err", err)
 		}
+		cancel()
 	}
 	// From here on nothing new comes to this broker.
 	if _, err := b.propose(ctx, &state.SetStore{Owner: b.self(), Status: state.StoreActive, Clean: true}); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,12 +43,13 @@ func (b *Broker) isMoving(key partitionKey) bool {
 // moveBeside carries a move out in the background.
 func (b *Broker) moveBeside(ctx context.Context, p *partition, m *state.Partition) {
 	b.owning.lock.Lock()
-	defer b.owning.lock.Unlock()
-	if b.moves[p.key] {
+	on := b.moves[p.key]
+	b.moves[p.key] = true
+	b.owning.lock.Unlock()
+	if on {
 		return
 	}
-	b.moves[p.key] = true
-	go b.background(ctx, func() {
+	b.background(ctx, func() {
 		b.carryOut(ctx, p, m)
 		b.owning.lock.Lock()
 		delete(b.moves, p.key)
@@ -101,11 +103,15 @@ func (b *Broker) giveAway(ctx context.Context, p *partition, m *state.Partition)
 			return err
 		}
 	}
-	if _, err := callPeer[prepareAnswer](ctx, b, m.Target.Store, opPrepare, q); err != nil {
+	// What was acknowledged so far is committed meanwhile; the rest follows under the next epoch.
+	var flushing sync.WaitGroup
+	flushing.Go(func() { b.cursors.flush(ctx) })
+	_, err := callPeer[prepareAnswer](ctx, b, m.Target.Store, opPrepare, q)
+	b.cfg.At("move.prepared")
+	flushing.Wait()
+	if err != nil {
 		return fmt.Errorf("prepare the target: %w", err)
 	}
-	b.cfg.At("move.prepared")
-	b.cursors.flush(ctx) // what was acknowledged so far; the rest follows under the next epoch
 	b.cfg.At("move.flushed")
 	epoch, err := b.handOver(ctx, p, m, q.End)
 	if err != nil {

@@ -28,6 +28,8 @@ type prepared struct {
 const (
 	// prepareWait is how long a request to get ready waits for the view to show the move.
 	prepareWait = time.Second
+	// servedPoll is how often one looks whether a partition is closed at last.
+	servedPoll = 2 * time.Millisecond
 	// preparedTime is how long what was prepared is kept.
 	preparedTime = time.Minute
 	// settledWait is how long consumers wait for word of the last cursors of the owner before.
@@ -58,7 +60,7 @@ func (b *Broker) servePrepare(ctx context.Context, q *prepareArg) (*prepareAnswe
 		return nil, errNoLease
 	}
 	b.cfg.At("move.preparing")
-	o, err := b.reserve(key)
+	o, err := b.reserve(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -98,19 +100,36 @@ func (b *Broker) awaitTarget(ctx context.Context, key partitionKey, q *prepareAr
 	}
 }
 
-// reserve keeps others from opening a partition, until opened is called.
-func (b *Broker) reserve(key partitionKey) (*opening, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.stopping:
-		return nil, errShuttingDown
-	case b.parts[key] != nil || b.opening[key] != nil:
-		return nil, protocol.Errorf(protocol.CodeNotReady, "the partition is being opened or closed here")
+// reserve keeps others from opening a partition, until opened is called. Where it
+// is still being closed, after a move away from here, it waits.
+func (b *Broker) reserve(ctx context.Context, key partitionKey) (*opening, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, prepareWait, protocol.Errorf(protocol.CodeNotReady, "the partition is being opened or closed here"))
+	defer cancel()
+	for {
+		b.mu.Lock()
+		stopping, served, busy := b.stopping, b.parts[key], b.opening[key]
+		o := &opening{done: make(chan struct{})}
+		if !stopping && served == nil && busy == nil {
+			b.opening[key] = o
+		}
+		b.mu.Unlock()
+		switch {
+		case stopping:
+			return nil, errShuttingDown
+		case busy != nil:
+			select {
+			case <-busy.done:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		case served != nil && ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case served != nil: // under an epoch that is over: it is about to be closed
+			wait(ctx, servedPoll)
+		default:
+			return o, nil
+		}
 	}
-	o := &opening{done: make(chan struct{})}
-	b.opening[key] = o
-	return o, nil
 }
 
 // prepareLog opens the log as it will be once the epoch is sealed, and imports
