@@ -1,4 +1,4 @@
-// Package broker is one node: it joins metadata, log and clients.
+// Package broker is one node: it joins metadata, log, cluster and clients.
 //
 // Its types are few. A [Broker] owns what the process owns. A conn is one
 // client's connection, with an outbox of what is to be written to it. A
@@ -17,6 +17,9 @@
 //     connection, and for each fetch that waits for messages, at most 256
 //   - one for each subscription with consumers on a partition: returns when the last leaves
 //   - one each of ceilingKeeper, cursorKeeper, damageKeeper and retention: return when the broker stops
+//   - the reconciler, which compares the metadata with what is served: returns when the broker stops
+//   - one for each partition that is being opened, closed or moved, at most 64 of those in the background
+//   - one for each request of another broker: those of package cluster
 //   - those of the log's committer, of Raft, and of net/http
 //
 // Everything on a produce frame's way, from the read of the socket to the
@@ -29,7 +32,7 @@
 //	Broker.mu
 //	then partition.mu
 //	then subscription.mu
-//	then conn.mu or the keepers' mu
+//	then conn.mu, the keepers' mu or owning.lock
 //	then outbox.mu
 //	then the log's own
 //
