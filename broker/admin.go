@@ -182,7 +182,7 @@ func (b *Broker) adminTopicTruncate(ctx context.Context, q *protocol.Truncate) (
 	if err != nil {
 		return nil, err
 	}
-	return onBroker(ctx, b, owner, opTruncate, &here, (*Broker).truncateHere)
+	return errand[protocol.Truncate, protocol.Truncated]{op: opTruncate, here: (*Broker).truncateHere}.on(ctx, b, owner, &here)
 }
 
 // truncateHere truncates a partition that this broker owns.
@@ -229,7 +229,8 @@ func (b *Broker) adminTopicResolve(ctx context.Context, q *protocol.Resolve) (an
 	}
 	here := *q
 	here.Topic = t.Name
-	if _, err := onBrokerWithin(ctx, b, reportTime, owner, opResolve, &here, (*Broker).resolveHere); err != nil {
+	e := errand[protocol.Resolve, protocol.Done]{op: opResolve, limit: reportTime, here: (*Broker).resolveHere}
+	if _, err := e.on(ctx, b, owner, &here); err != nil {
 		return nil, err
 	}
 	return protocol.Done{}, nil
@@ -294,7 +295,8 @@ func (b *Broker) adminTopicVerify(ctx context.Context, q *protocol.TopicArgs) (a
 			return nil, err
 		}
 		here := &protocol.TopicArgs{Topic: t.Name, Partition: n}
-		v, err := onBrokerWithin(ctx, b, verifyTime, owner, opVerify, here, (*Broker).verifyHere)
+		e := errand[protocol.TopicArgs, protocol.VerifyPartition]{op: opVerify, limit: verifyTime, here: (*Broker).verifyHere}
+		v, err := e.on(ctx, b, owner, here)
 		if err != nil {
 			return nil, err
 		}

@@ -215,7 +215,7 @@ func (b *Broker) leaderNotes(ctx context.Context) []string {
 	if !ok {
 		return []string{"no leader is known: nothing can be decided"}
 	}
-	a, err := onBrokerWithin(ctx, b, notesTime, leader.Store, opNotes, &struct{}{}, (*Broker).notesHere)
+	a, err := errand[struct{}, notesAnswer]{op: opNotes, limit: notesTime, here: (*Broker).notesHere}.on(ctx, b, leader.Store, &struct{}{})
 	if err != nil {
 		return []string{fmt.Sprintf("the leader, broker %s, does not answer: %v", b.brokerName(leader.Store), err)}
 	}
@@ -325,52 +325,15 @@ func (b *Broker) adminBrokerRemove(ctx context.Context, q *protocol.BrokerArgs) 
 }
 
 func (b *Broker) adminPromote(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
-	return onLeader(ctx, b, opPromote, q, (*Broker).promoteHere)
+	return errand[protocol.BrokerArgs, protocol.Done]{op: opPromote, limit: changeTime, here: (*Broker).promoteHere}.onLeader(ctx, b, q)
 }
 
 func (b *Broker) adminDemote(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
-	return onLeader(ctx, b, opDemote, q, (*Broker).demoteHere)
+	return errand[protocol.BrokerArgs, protocol.Done]{op: opDemote, limit: changeTime, here: (*Broker).demoteHere}.onLeader(ctx, b, q)
 }
 
 // changeTime bounds what the leader does for an operator.
 const changeTime = 30 * time.Second
-
-// onLeader has the leader do what it can alone. Where leadership has moved, it is
-// looked up again a few times.
-func onLeader[Q, A any](ctx context.Context, b *Broker, op string, q *Q, here func(*Broker, context.Context, *Q) (*A, error)) (*A, error) {
-	var last error
-	for range 10 {
-		leader, ok := b.meta.Leader()
-		if !ok {
-			last = protocol.Errorf(protocol.CodeNoLeader, "no leader is known")
-		} else {
-			a, err := onBrokerWithin(ctx, b, changeTime, leader.Store, op, q, here)
-			if coded := b.wireErrorOf(err); err == nil || coded != protocol.CodeNoLeader {
-				return a, err
-			}
-			last = err
-		}
-		wait(ctx, 200*time.Millisecond)
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, last
-}
-
-// wireErrorOf is the code of an error, 0 for none.
-func (b *Broker) wireErrorOf(err error) protocol.Code {
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, meta.ErrNotLeader):
-		return protocol.CodeNoLeader
-	}
-	if e, ok := errors.AsType[*protocol.Error](err); ok {
-		return e.Code
-	}
-	return protocol.CodeInternal
-}
 
 func (b *Broker) promoteHere(ctx context.Context, q *protocol.BrokerArgs) (*protocol.Done, error) {
 	s, err := brokerNamed(b.meta.View(), q.Broker)

@@ -149,9 +149,10 @@ func (b *Broker) awaitMove(ctx context.Context, t *state.Topic, e *state.Partiti
 // awaitServed waits until the owner of a partition serves it.
 func (b *Broker) awaitServed(ctx context.Context, name string, m *state.Partition) error {
 	q := &servesArg{partitionArg: argOf(m), Index: b.meta.View().Index()}
+	e := errand[servesArg, protocol.Done]{op: opServes, here: (*Broker).servesHere}
 	var err error
 	for range 20 {
-		if _, err = onBroker(ctx, b, m.Owner.Store, opServes, q, (*Broker).servesHere); err == nil {
+		if _, err = e.on(ctx, b, m.Owner.Store, q); err == nil {
 			return nil
 		}
 		wait(ctx, 100*time.Millisecond)

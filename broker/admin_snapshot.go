@@ -38,11 +38,11 @@ const (
 )
 
 func (b *Broker) adminSnapshot(ctx context.Context, q *protocol.SnapshotPage) (any, error) {
-	return onLeader(ctx, b, opSnapshot, q, (*Broker).snapshotHere)
+	return errand[protocol.SnapshotPage, protocol.SnapshotPage]{op: opSnapshot, limit: changeTime, here: (*Broker).snapshotHere}.onLeader(ctx, b, q)
 }
 
 func (b *Broker) adminRestore(ctx context.Context, q *protocol.SnapshotPage) (any, error) {
-	return onLeader(ctx, b, opRestore, q, (*Broker).restoreHere)
+	return errand[protocol.SnapshotPage, protocol.SnapshotPage]{op: opRestore, limit: changeTime, here: (*Broker).restoreHere}.onLeader(ctx, b, q)
 }
 
 // begin makes a transfer, or finds the one that is named.

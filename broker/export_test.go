@@ -110,3 +110,9 @@ func (b *Broker) HoldHistory(topic string, n int) {
 	defer b.historian.mu.Unlock()
 	b.historian.busy[partitionKey{m.Topic, m.Number}] = true
 }
+
+// ReadHeld is what this broker answers another that asks for offsets of partition 0 from one on.
+func (b *Broker) ReadHeld(ctx context.Context, topic string, from uint64, returned bool) ([]byte, error) {
+	m := b.Partition(topic, 0)
+	return b.readHeld(ctx, &fetchArg{partitionArg: argOf(m), From: from, To: 1 << 50, Max: pageBytes, Index: b.meta.View().Index(), Returned: returned})
+}

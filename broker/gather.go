@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -73,7 +74,7 @@ func (b *Broker) gather(ctx context.Context, view *state.View, t *state.Topic, p
 	for owner, numbers := range owners {
 		asked.Go(func() { // returns when the owner has answered, or its time is over
 			q := &hereArg{Topic: t.ID[:], Partitions: numbers, Subscriptions: subs, Index: view.Index()}
-			a, err := onBroker(ctx, b, owner, opDescribe, q, (*Broker).describeHere)
+			a, err := errand[hereArg, hereAnswer]{op: opDescribe, here: (*Broker).describeHere}.on(ctx, b, owner, q)
 			g.add(owner, numbers, a, err)
 		})
 	}
@@ -189,18 +190,63 @@ func (b *Broker) topicOf(ctx context.Context, id []byte, index uint64) (*state.T
 	return t, nil
 }
 
-// onBroker has a broker do what it can alone; this one does it by a call.
-func onBroker[Q, A any](ctx context.Context, b *Broker, store state.StoreID, op string, q *Q, here func(*Broker, context.Context, *Q) (*A, error)) (*A, error) {
-	return onBrokerWithin(ctx, b, callTime, store, op, q, here)
+// errand is something that a broker does for the one that was asked: the peer
+// request, how long it may take (default callTime), and what carries it out there.
+type errand[Q, A any] struct {
+	op    string
+	limit time.Duration
+	here  func(*Broker, context.Context, *Q) (*A, error)
 }
 
-// onBrokerWithin is onBroker for what may take longer.
-func onBrokerWithin[Q, A any](ctx context.Context, b *Broker, limit time.Duration, store state.StoreID, op string, q *Q, here func(*Broker, context.Context, *Q) (*A, error)) (*A, error) {
+// on has a broker do it; this one does it by a call.
+func (e errand[Q, A]) on(ctx context.Context, b *Broker, store state.StoreID, q *Q) (*A, error) {
+	orDefault(&e.limit, callTime)
+	ctx, cancel := context.WithTimeout(ctx, e.limit)
+	defer cancel()
 	if store == b.self().Store {
-		return here(b, ctx, q)
+		return e.here(b, ctx, q)
 	}
-	return callPeerWithin[A](ctx, b, limit, store, op, q)
+	return callPeerLong[A](ctx, b, store, e.op, q)
 }
+
+// onOwners has every owner of a topic's partitions do it, side by side.
+func (e errand[Q, A]) onOwners(ctx context.Context, b *Broker, t *state.Topic, q *Q) ([]*A, error) {
+	owners := ownersOf(b.meta.View(), t)
+	answers, errs := make([]*A, len(owners)), make([]error, len(owners))
+	var asked sync.WaitGroup
+	for i, owner := range owners {
+		asked.Go(func() { answers[i], errs[i] = e.on(ctx, b, owner, q) }) // returns with the answer
+	}
+	asked.Wait()
+	return answers, errors.Join(errs...)
+}
+
+// onLeader has the leader do it. Where leadership has moved, it is looked up
+// again a few times.
+func (e errand[Q, A]) onLeader(ctx context.Context, b *Broker, q *Q) (*A, error) {
+	var last error
+	for range leaderTries {
+		leader, ok := b.meta.Leader()
+		if !ok {
+			last = protocol.Errorf(protocol.CodeNoLeader, "no leader is known")
+		} else {
+			a, err := e.on(ctx, b, leader.Store, q)
+			if err == nil || !errors.Is(err, meta.ErrNotLeader) && !errors.Is(err, protocol.Errorf(protocol.CodeNoLeader, "")) {
+				return a, err
+			}
+			last = err
+		}
+		if wait(ctx, leaderPause); ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, last
+}
+
+const (
+	leaderTries = 10
+	leaderPause = 200 * time.Millisecond
+)
 
 // ownerOf returns the store that serves a partition of a topic.
 func (b *Broker) ownerOf(t *state.Topic, n int) (state.StoreID, error) {
@@ -226,18 +272,6 @@ func ownersOf(view *state.View, t *state.Topic) []state.StoreID {
 		}
 	}
 	return out
-}
-
-// onOwners has every owner of a topic's partitions do something, side by side.
-func onOwners[Q, A any](ctx context.Context, b *Broker, t *state.Topic, op string, q *Q, here func(*Broker, context.Context, *Q) (*A, error)) ([]*A, error) {
-	owners := ownersOf(b.meta.View(), t)
-	answers, errs := make([]*A, len(owners)), make([]error, len(owners))
-	var asked sync.WaitGroup
-	for i, owner := range owners {
-		asked.Go(func() { answers[i], errs[i] = onBroker(ctx, b, owner, op, q, here) }) // returns with the answer
-	}
-	asked.Wait()
-	return answers, errors.Join(errs...)
 }
 
 // verifyTime bounds the verification of one partition on another broker: it reads all there is.

@@ -156,7 +156,9 @@ func (b *Broker) report(ctx context.Context, p *partition, start uint64, rg *sta
 		return nil, errMovedOn
 	}
 	q := &fetchArg{partitionArg: argOf(m), From: start, To: rg.End, Index: view.Index(), Returned: true}
-	out, err := callPeerWithin[reportAnswer](ctx, b, reportTime, from.Store, opReport, q)
+	ctx, cancel := context.WithTimeout(ctx, reportTime)
+	defer cancel()
+	out, err := callPeerLong[reportAnswer](ctx, b, from.Store, opReport, q)
 	if err != nil {
 		return nil, fmt.Errorf("ask broker %s what it has of [%d, %d): %w", b.brokerName(from.Store), rg.Start, rg.End, err)
 	}

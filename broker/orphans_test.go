@@ -299,3 +299,112 @@ func TestOwnTailIsTakenBack(t *testing.T) {
 		t.Errorf("gaps %v", gaps)
 	}
 }
+
+// openFrom opens the session of rawConn.open with a lowest sequence that is not acknowledged.
+func (c *rawConn) openFrom(topic string, lowest uint64) protocol.OpenProducerOK {
+	c.t.Helper()
+	c.write(protocol.AppendFrame(nil, protocol.TypeOpenProducer, 3, &protocol.OpenProducer{Topic: topic, Producer: 7, Session: 1, Lowest: lowest}, nil))
+	var ok protocol.OpenProducerOK
+	if err := ok.Decode(c.expect(protocol.TypeOpenProducerOK).Header); err != nil {
+		c.t.Fatal(err)
+	}
+	return ok
+}
+
+// send sends one sequence and returns what became of it.
+func (c *rawConn) send(ok protocol.OpenProducerOK, n uint64) (stored protocol.ProduceOK) {
+	c.t.Helper()
+	c.write(produceFrame(c.t, ok, n))
+	if err := stored.Decode(c.expect(protocol.TypeProduceOK).Header); err != nil {
+		c.t.Fatal(err)
+	}
+	return stored
+}
+
+// Messages whose acknowledgements the loss has swallowed are stored again by the
+// next owner; when the tail is back they are read at their later offsets alone,
+// and what was not sent again is known at its old one (R15, R17).
+func TestStoredAgainIsReadOnce(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	publish(t, f.dial(0), "twice", 0, 1)
+	raw := rawDial(t, f.nodes[f.owner("twice", 0)].client)
+	ok := raw.openFrom("twice", 0)
+	for n := range uint64(10) {
+		if s := raw.send(ok, n); s.Base != n+1 {
+			t.Fatalf("sequence %d is at offset %d", n, s.Base)
+		}
+	}
+	lost, owner := f.takenOver("twice")
+	raw = rawDial(t, f.nodes[owner].client)
+	ok = raw.openFrom("twice", 6)
+	again := map[uint64]uint64{}
+	for n := uint64(6); n < 9; n++ {
+		s := raw.send(ok, n)
+		if s.Duplicate || s.Base < 1000 {
+			t.Fatalf("sequence %d sent again: %+v", n, s)
+		}
+		again[n] = s.Base
+	}
+	f.start(lost)
+	eventually(t, "the tail is back", func() bool { return !f.has(owner, "twice", state.RangeOrphaned) })
+	if s := f.nodes[owner].Partition("twice", 0).Superseded; len(s) != 1 || s[0] != (state.OffsetRange{Start: 7, End: 10}) {
+		t.Errorf("superseded %v, want offsets 7 to 10", s)
+	}
+	for n := uint64(3); n < 10; n++ {
+		want := n + 1
+		if at, is := again[n]; is {
+			want = at
+		}
+		if s := raw.send(ok, n); !s.Duplicate || s.Base != want {
+			t.Errorf("sequence %d sent again after that: %+v, want offset %d", n, s, want)
+		}
+	}
+	want := []uint64{0, 1, 2, 3, 4, 5, 6, 10, again[6], again[7], again[8]}
+	r, err := f.dial(owner).Reader(t.Context(), "twice", client.ReaderConfig{From: earliest, ToEnd: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cons := consumer(t, f.dial(owner), "twice", client.ConsumerConfig{Subscription: "new", From: earliest})
+	for _, at := range want {
+		m, err := r.Next(t.Context())
+		if err != nil || m.Offset != at {
+			t.Fatalf("reader: offset %d, %v, want %d", m.Offset, err, at)
+		}
+		if m := receive(t, cons); m.Offset != at {
+			t.Fatalf("subscription: offset %d, want %d", m.Offset, at)
+		}
+	}
+	if m, err := r.Next(t.Context()); err == nil {
+		t.Errorf("offset %d comes too", m.Offset)
+	}
+	closeConsumer(t, cons)
+}
+
+// A store gives out nothing but what the metadata list for it, whatever it has (R19).
+func TestStoreGivesWhatIsListedAlone(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	publish(t, f.dial(0), "fenced", 0, 50)
+	lost, owner := f.takenOver("fenced")
+	other := 3 - lost - owner
+	f.nodes[owner].HoldHistory("fenced", 0)
+	f.start(lost)
+	for name, test := range map[string]struct {
+		of       int
+		from     uint64
+		returned bool
+		want     bool
+	}{
+		"orphaned, asked for as history":    {lost, 10, false, false},
+		"orphaned, asked for as returned":   {lost, 10, true, true},
+		"orphaned, of a store without it":   {other, 10, true, false},
+		"what the owner writes":             {owner, 1000, false, false},
+		"nothing":                           {lost, 1 << 40, true, false},
+		"the open epoch of another, as its": {lost, 1000, true, false},
+	} {
+		data, err := f.nodes[test.of].ReadHeld(t.Context(), "fenced", test.from, test.returned)
+		if got := err == nil && len(data) > 0; got != test.want {
+			t.Errorf("%s: %d bytes, %v", name, len(data), err)
+		}
+	}
+}

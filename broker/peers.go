@@ -99,17 +99,17 @@ const callTime = 5 * time.Second
 // coded error that it was there; one that cannot be reached, or does not
 // answer, as NOT_READY.
 func callPeer[A any](ctx context.Context, b *Broker, to state.StoreID, op string, q any) (*A, error) {
-	return callPeerWithin[A](ctx, b, callTime, to, op, q)
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return callPeerLong[A](ctx, b, to, op, q)
 }
 
-// callPeerWithin is callPeer for what may take longer, or must not.
-func callPeerWithin[A any](ctx context.Context, b *Broker, limit time.Duration, to state.StoreID, op string, q any) (*A, error) {
+// callPeerLong is callPeer with ctx as the only bound.
+func callPeerLong[A any](ctx context.Context, b *Broker, to state.StoreID, op string, q any) (*A, error) {
 	body, err := protocol.EncodeBody(q)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	answer, err := b.cluster.Call(ctx, to, op, body)
 	if err != nil {
 		return nil, b.calledError(to, err)

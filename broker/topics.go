@@ -345,7 +345,8 @@ func (b *Broker) resetCursors(ctx context.Context, t *state.Topic, name string, 
 		done = append(done, r)
 	}
 	q := &resetArg{usersArg: usersArg{Topic: t.ID[:], Subscription: name, Index: b.meta.View().Index()}, ID: m.ID, Entries: done}
-	if _, err := onOwners(ctx, b, t, opReset, q, (*Broker).resetHere); err != nil {
+	e := errand[resetArg, protocol.Done]{op: opReset, here: (*Broker).resetHere}
+	if _, err := e.onOwners(ctx, b, t, q); err != nil {
 		b.log.Info("a broker follows the reset of a subscription a little later", "topic", t.Name, "subscription", name, "err", err)
 	}
 	return lost, nil
@@ -449,7 +450,7 @@ type usersAnswer struct {
 // consumersEverywhere counts consumers on all brokers.
 func (b *Broker) consumersEverywhere(ctx context.Context, t *state.Topic, subscription string) (n int, err error) {
 	q := &usersArg{Topic: t.ID[:], Subscription: subscription, Index: b.meta.View().Index()}
-	answers, err := onOwners(ctx, b, t, opUsers, q, (*Broker).usersHere)
+	answers, err := errand[usersArg, usersAnswer]{op: opUsers, here: (*Broker).usersHere}.onOwners(ctx, b, t, q)
 	for _, a := range answers {
 		if a != nil {
 			n += a.Consumers
@@ -491,7 +492,7 @@ type endArg struct {
 // what they acknowledged committed: whoever attaches next begins there.
 func (b *Broker) endSubscription(ctx context.Context, t *state.Topic, m *state.Subscription, why *protocol.Error) error {
 	q := &endArg{usersArg: usersArg{Topic: t.ID[:], Subscription: m.Name, Index: b.meta.View().Index()}, ID: m.ID, Code: why.Code, Why: why.Text}
-	_, err := onOwners(ctx, b, t, opEnd, q, (*Broker).endHere)
+	_, err := errand[endArg, protocol.Done]{op: opEnd, here: (*Broker).endHere}.onOwners(ctx, b, t, q)
 	return err
 }
 
