@@ -27,17 +27,19 @@ type room struct {
 // house is the architecture's map of allowed arrows, by path below the module.
 func house() map[string]room {
 	const (
-		batch   = "protocol/batch"
-		walk    = "protocol/msgpackwalk"
-		state   = "meta/state"
-		disk    = "storage/disk"
-		segment = "storage/segment"
-		wal     = "storage/wal"
-		session = "storage/sessions"
-		hotdir  = "storage/hotdir"
-		journal = "storage/journal"
-		memory  = "storage/memory"
-		handles = "storage/handles"
+		batch    = "protocol/batch"
+		walk     = "protocol/msgpackwalk"
+		state    = "meta/state"
+		disk     = "storage/disk"
+		segment  = "storage/segment"
+		wal      = "storage/wal"
+		session  = "storage/sessions"
+		hotdir   = "storage/hotdir"
+		journal  = "storage/journal"
+		memory   = "storage/memory"
+		handles  = "storage/handles"
+		recovery = "storage/recovery"
+		intake   = "storage/intake"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -52,22 +54,24 @@ func house() map[string]room {
 		hotdir:                 {level: 1, may: []string{batch, disk}},
 		memory:                 {level: 1, may: []string{batch}},
 		handles:                {level: 1, may: []string{disk}},
+		recovery:               {level: 2, may: []string{segment, hotdir, batch}},
 		journal:                {level: 2, may: []string{segment, hotdir, batch, disk}},
 		session:                {level: 2, may: []string{segment, batch}, pure: true},
-		wal:                    {level: 3, may: []string{journal, session, segment, hotdir, memory, handles, batch, disk}},
+		intake:                 {level: 3, may: []string{recovery, session, segment, hotdir, batch, disk}},
+		wal:                    {level: 4, may: []string{intake, recovery, journal, session, segment, hotdir, memory, handles, batch, disk}},
 		"storage/warm":         {level: 2, may: []string{batch}},
 		"storage/cold":         {level: 2, may: []string{segment, batch, disk}},
 		"storage/cold/drivers": {level: 3, may: []string{"storage/cold"}},
-		"storage":              {level: 4, may: []string{wal, journal, session, hotdir, "storage/warm", "storage/cold", segment, batch, disk}},
+		"storage":              {level: 5, may: []string{wal, journal, session, hotdir, "storage/warm", "storage/cold", segment, batch, disk}},
 		"cluster/founding":     {level: 1, may: []string{state}, pure: true},
 		"cluster/plan":         {level: 1, may: []string{state}, pure: true},
 		"cluster":              {level: 2, may: []string{"cluster/founding", "cluster/plan", "meta", state, walk}},
-		"broker":               {level: 5, may: []string{"broker/dispatch", "storage", wal, segment, disk, "cluster", "meta", state, "protocol", batch, walk}, tests: []string{"client"}},
+		"broker":               {level: 6, may: []string{"broker/dispatch", "storage", wal, segment, disk, "cluster", "meta", state, "protocol", batch, walk}, tests: []string{"client"}},
 		"cmd/danube/settings":  {level: 4},
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
-		"cmd/danube":           {level: 6, may: []string{"cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
-		"integration":          {level: 6, may: []string{"broker", "client", "integration/history", "protocol", batch}},
+		"cmd/danube":           {level: 7, may: []string{"cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
+		"integration":          {level: 7, may: []string{"broker", "client", "integration/history", "protocol", batch}},
 		"integration/history":  {level: 0},
 		"integration/planted":  {level: 0},
 	}

@@ -142,7 +142,7 @@ func TestCopyBelowALiveLog(t *testing.T) {
 		t.Fatal("the newer half reads otherwise")
 	}
 	fetch(t, c, list) // the newer half is passed over
-	wantSpans(t, c.Have(), Span{1, 0, 20}, Span{2, 20, 40})
+	wantSpans(t, c.Have(), Span{Epoch: 1, Start: 0, End: 20}, Span{Epoch: 2, Start: 20, End: 40})
 	if n := len(pages(t, l, 40)); n == 0 {
 		t.Fatal("the live log does not read its own messages")
 	}
@@ -253,7 +253,7 @@ func TestCopyFindsNoSpace(t *testing.T) {
 	}
 	full, now.ms = false, now.ms+1000
 	fetch(t, c, list)
-	wantSpans(t, c.Have(), Span{1, 0, 20}, Span{2, 20, 40})
+	wantSpans(t, c.Have(), Span{Epoch: 1, Start: 0, End: 20}, Span{Epoch: 2, Start: 20, End: 40})
 	if err := errors.Join(tier.Err(), c.Close(), tier.Close()); err != nil {
 		t.Fatal(err)
 	}

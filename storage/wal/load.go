@@ -6,35 +6,13 @@ import (
 	"io"
 
 	"github.com/danubemq/danube/storage/memory"
+	"github.com/danubemq/danube/storage/recovery"
 	"github.com/danubemq/danube/storage/segment"
 )
 
-// ForeignError says that a segment file was written by another store, or for
-// another partition: nothing of it is served (R9).
-type ForeignError struct {
-	File  string
-	Store [16]byte // the store that wrote it
-}
-
-func (e *ForeignError) Error() string {
-	return fmt.Sprintf("%s is foreign: it was written by store %x", e.File, e.Store)
-}
-
-// readHeader reads the header of an open segment file and compares it with
-// where the file lies.
-func (f *file) readHeader(h io.ReaderAt) (segment.Header, int, error) {
-	header, size, err := segment.ReadHeader(h)
-	if err != nil {
-		return header, size, err
-	}
-	id := ID{Topic: header.TopicID, Partition: header.Partition}
-	switch {
-	case header.Store != f.log.tier.config.Store || id != f.log.id:
-		err = &ForeignError{File: f.handle.Name, Store: header.Store}
-	case header.Base != f.base || header.Epoch != f.epoch:
-		err = fmt.Errorf("header of base %d and epoch %d: the file was renamed", header.Base, header.Epoch)
-	}
-	return header, size, err
+// place is what the file has to be.
+func (f *file) place() recovery.Place {
+	return recovery.Place{Store: f.log.tier.config.Store, ID: f.log.id, Name: f.handle.Name, Base: f.base, Epoch: f.epoch}
 }
 
 // load reads the footer of a file that an earlier run sealed, once, and returns
@@ -51,7 +29,7 @@ func (f *file) load(s source) (int64, error) {
 		return 0, f.damage(s, err)
 	}
 	defer f.log.tier.cache.Release(&f.handle, false)
-	if _, _, err := f.readHeader(h); err != nil {
+	if _, _, err := f.place().Header(h); err != nil {
 		return 0, f.damage(s, err)
 	}
 	total, err := h.Size()
@@ -60,11 +38,11 @@ func (f *file) load(s source) (int64, error) {
 	}
 	footer, err := segment.ReadFooter(h, total)
 	if err != nil {
-		found, serr := f.scan(h, total, nil)
+		found, serr := f.place().Scan(h, total, nil)
 		if serr != nil {
 			return 0, f.damage(s, errors.Join(err, serr))
 		}
-		footer = found.footer
+		footer = found.Footer
 	}
 	f.mu.Lock()
 	f.footer = footer

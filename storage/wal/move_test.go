@@ -21,7 +21,7 @@ func TestPlannedMove(t *testing.T) {
 			c := openCopy(t, tier)
 			wantSpans(t, c.Have())
 			fetch(t, c, list)
-			wantSpans(t, c.Have(), Span{1, 0, 20}, Span{2, 20, 40})
+			wantSpans(t, c.Have(), Span{Epoch: 1, Start: 0, End: 20}, Span{Epoch: 2, Start: 20, End: 40})
 			if err := c.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/intake"
+	"github.com/danubemq/danube/storage/recovery"
 	"github.com/danubemq/danube/storage/segment"
 	"github.com/danubemq/danube/storage/sessions"
 )
@@ -93,7 +95,7 @@ func (l *Log) open(o Opening) (Found, error) {
 	if err := l.listFiles(); err != nil {
 		return Found{}, err
 	}
-	r := recovery{log: l, opening: o, found: Found{End: o.Start, Proven: l.tier.endProven(l.id)}}
+	r := opener{log: l, opening: o, found: Found{End: o.Start, Proven: l.tier.endProven(l.id)}}
 	if n := len(o.Extents); n > 0 {
 		r.found.End = max(r.found.End, o.Extents[n-1].Start)
 	}
@@ -129,7 +131,7 @@ func (l *Log) listFiles() error {
 	for _, e := range entries {
 		base, epoch, ok := segment.ParseName(e.Name)
 		if !ok || e.Dir {
-			if !strings.HasSuffix(e.Name, ".idx") && !strings.HasSuffix(e.Name, copySuffix) {
+			if !strings.HasSuffix(e.Name, ".idx") && !strings.HasSuffix(e.Name, intake.Suffix) {
 				l.tier.config.Log.Warn("not a segment file, left alone", "file", path.Join(l.dir(), e.Name))
 			}
 			continue
@@ -145,8 +147,8 @@ func (l *Log) listFiles() error {
 	return nil
 }
 
-// recovery is the opening of one partition.
-type recovery struct {
+// opener is the opening of one partition.
+type opener struct {
 	log       *Log
 	opening   Opening
 	found     Found
@@ -154,7 +156,7 @@ type recovery struct {
 	time      int64
 }
 
-func (r *recovery) damage(d Damage) {
+func (r *opener) damage(d Damage) {
 	if d.From >= d.To {
 		return
 	}
@@ -164,7 +166,7 @@ func (r *recovery) damage(d Damage) {
 }
 
 // extent recovers the files of one epoch; last says that it is the newest.
-func (r *recovery) extent(x Extent, last bool) error {
+func (r *opener) extent(x Extent, last bool) error {
 	if x.End < r.opening.Start {
 		return nil
 	}
@@ -210,7 +212,7 @@ var errMissing = errors.New("segment file is missing or cut short")
 
 // inner looks at a file that others of its epoch follow: it was closed, so its
 // footer tells where it ends, unless that was never synced.
-func (r *recovery) inner(f *file, next uint64, x Extent) error {
+func (r *opener) inner(f *file, next uint64, x Extent) error {
 	footer, err := r.hint(f)
 	if err == nil && footer == nil {
 		footer, err = r.readFooter(f)
@@ -234,7 +236,7 @@ func (r *recovery) inner(f *file, next uint64, x Extent) error {
 }
 
 // newest looks at the last file of an epoch and returns where the epoch ends.
-func (r *recovery) newest(f *file, x Extent, last bool) (uint64, error) {
+func (r *opener) newest(f *file, x Extent, last bool) (uint64, error) {
 	if m, ok := r.log.tier.cleanEnd(r.log.id); ok && m.Base == f.base && m.Epoch == f.epoch {
 		if footer, err := r.readFooter(f); err == nil && footer.End == m.End && footer.DataEnd == m.Size {
 			r.adopt(f, footer)
@@ -250,7 +252,7 @@ func (r *recovery) newest(f *file, x Extent, last bool) (uint64, error) {
 
 // adopt takes what a footer says of a file, and its producer table, which holds
 // all of those before.
-func (r *recovery) adopt(f *file, footer *segment.Footer) {
+func (r *opener) adopt(f *file, footer *segment.Footer) {
 	f.known, f.size, f.end, f.sealed = true, footer.DataEnd, footer.End, true
 	r.time = max(r.time, footer.LastTime)
 	if table, err := footer.Producers(); err == nil {
@@ -262,18 +264,18 @@ func (r *recovery) adopt(f *file, footer *segment.Footer) {
 }
 
 // remember takes the producer table of a footer, which holds all of those before.
-func (r *recovery) remember(table *segment.Producers) {
+func (r *opener) remember(table *segment.Producers) {
 	r.producers = sessions.Table{}
 	r.time = max(r.time, r.producers.Load(table))
 }
 
-func (r *recovery) readFooter(f *file) (*segment.Footer, error) {
+func (r *opener) readFooter(f *file) (*segment.Footer, error) {
 	h, err := r.log.tier.cache.Acquire(&f.handle, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer r.log.tier.cache.Release(&f.handle, false)
-	if _, _, err := f.readHeader(h); err != nil {
+	if _, _, err := f.place().Header(h); err != nil {
 		return nil, err
 	}
 	total, err := h.Size()
@@ -285,7 +287,7 @@ func (r *recovery) readFooter(f *file) (*segment.Footer, error) {
 
 // full scans a file. tail says that it is the last of the epoch that was open:
 // there alone the log may end torn.
-func (r *recovery) full(f *file, tail bool) (uint64, error) {
+func (r *opener) full(f *file, tail bool) (uint64, error) {
 	t := r.log.tier
 	if err := t.cache.Drop(&f.handle); err != nil { // it may be open for reading
 		return 0, err
@@ -299,9 +301,9 @@ func (r *recovery) full(f *file, tail bool) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := f.scan(h, total, func(b batch.Batch) { r.producers.Record(b) })
+	s, err := f.place().Scan(h, total, func(b batch.Batch) { r.producers.Record(b) })
 	if err != nil {
-		if _, foreign := errors.AsType[*ForeignError](err); foreign {
+		if _, foreign := errors.AsType[*recovery.ForeignError](err); foreign {
 			f.known, f.size, f.end = true, 0, f.base
 			r.log.tier.config.Log.Error("foreign segment file, not served", "file", f.handle.Name, "err", err)
 			r.found.Class = Damaged
@@ -309,19 +311,19 @@ func (r *recovery) full(f *file, tail bool) (uint64, error) {
 		}
 		return 0, err
 	}
-	for _, d := range s.damaged {
+	for _, d := range s.Damaged {
 		r.damage(d)
 	}
-	f.known, f.size, f.end, f.sealed = true, s.size, s.end, s.sealed
+	f.known, f.size, f.end, f.sealed = true, s.Size, s.End, s.Sealed
 	f.mu.Lock()
-	f.footer = s.footer
+	f.footer = s.Footer
 	f.mu.Unlock()
-	r.time = max(r.time, s.time)
-	if s.sealed {
-		r.remember(s.table) // handed over with an epoch, it knows more than the batches here
-		return s.end, nil
+	r.time = max(r.time, s.Time)
+	if s.Sealed {
+		r.remember(s.Table) // handed over with an epoch, it knows more than the batches here
+		return s.End, nil
 	}
-	if s.torn != nil && tail && s.end >= r.opening.Floor {
+	if s.Torn != nil && tail && s.End >= r.opening.Floor {
 		if err := r.cut(f, s); err != nil {
 			return 0, err
 		}
@@ -329,34 +331,34 @@ func (r *recovery) full(f *file, tail bool) (uint64, error) {
 	// What is shown to readers is synced first. A mark saves that: it was written
 	// when everything in front of it was durable, here or in the journal, which
 	// has been written back since.
-	if s.synced < s.end || r.found.Class != Clean {
+	if s.Synced < s.End || r.found.Class != Clean {
 		if err := t.settle([]*file{f}); err != nil {
 			return 0, err
 		}
 	}
 	r.writeHint(f, s)
-	return s.end, nil
+	return s.End, nil
 }
 
 // cut takes a torn tail off the disk, so that it cannot come back (R10).
-func (r *recovery) cut(f *file, s *scanned) error {
+func (r *opener) cut(f *file, s *recovery.Found) error {
 	t := r.log.tier
 	h, err := t.cache.Acquire(&f.handle, disk.Write)
 	if err != nil {
 		return err
 	}
 	defer t.cache.Release(&f.handle, true)
-	if err := h.Truncate(s.size); err != nil {
-		return fmt.Errorf("cut %s at %d: %w", f.handle.Name, s.size, err)
+	if err := h.Truncate(s.Size); err != nil {
+		return fmt.Errorf("cut %s at %d: %w", f.handle.Name, s.Size, err)
 	}
 	r.found.Class = max(r.found.Class, Torn)
-	t.config.Log.Warn("cut a torn tail", "file", f.handle.Name, "at", s.size, "bytes", s.total-s.size, "next", s.end, "err", s.torn)
-	s.torn, s.total = nil, s.size
+	t.config.Log.Warn("cut a torn tail", "file", f.handle.Name, "at", s.Size, "bytes", s.Total-s.Size, "next", s.End, "err", s.Torn)
+	s.Torn, s.Total = nil, s.Size
 	return nil
 }
 
 // hint reads what an earlier recovery of an unsealed file kept beside it.
-func (r *recovery) hint(f *file) (*segment.Footer, error) {
+func (r *opener) hint(f *file) (*segment.Footer, error) {
 	t := r.log.tier
 	if _, err := t.config.FS.Stat(segment.HintName(f.handle.Name)); err != nil {
 		return nil, nil
@@ -366,7 +368,7 @@ func (r *recovery) hint(f *file) (*segment.Footer, error) {
 		return nil, err
 	}
 	defer t.cache.Release(&f.handle, false)
-	header, size, err := f.readHeader(h)
+	header, size, err := f.place().Header(h)
 	if err != nil {
 		return nil, err
 	}
@@ -390,12 +392,12 @@ func (r *recovery) hint(f *file) (*segment.Footer, error) {
 func (t *Tier) worthHint() int64 { return min(128<<10, t.config.SegmentBytes/8) }
 
 // writeHint keeps the outcome of a scan, so that no later start repeats it.
-func (r *recovery) writeHint(f *file, s *scanned) {
-	if s.torn != nil || len(s.damaged) > 0 || !s.header || s.size != s.total || s.total < r.log.tier.worthHint() {
+func (r *opener) writeHint(f *file, s *recovery.Found) {
+	if s.Torn != nil || len(s.Damaged) > 0 || !s.Header || s.Size != s.Total || s.Total < r.log.tier.worthHint() {
 		return
 	}
 	t := r.log.tier
-	if err := segment.WriteHint(t.config.FS, f.handle.Name, s.footer, r.producers.Stored(s.end)); err != nil {
+	if err := segment.WriteHint(t.config.FS, f.handle.Name, s.Footer, r.producers.Stored(s.End)); err != nil {
 		t.config.Log.Warn("hint not written", "file", f.handle.Name, "err", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/memory"
+	"github.com/danubemq/danube/storage/recovery"
 )
 
 // ErrEnd says that nothing is committed behind the reader's place yet.
@@ -33,20 +34,8 @@ func (e *Elsewhere) Error() string {
 	return fmt.Sprintf("offsets %d to %d lie in another store", e.From, e.To)
 }
 
-// Damage says that the messages [From, To) cannot be read: File is wrong at
-// position At. The bytes are kept. A reader steps over it with Seek(To).
-type Damage struct {
-	From, To uint64
-	File     string
-	At       int64
-	Err      error
-}
-
-func (d *Damage) Error() string {
-	return fmt.Sprintf("offsets %d to %d are damaged: %s at position %d: %v", d.From, d.To, d.File, d.At, d.Err)
-}
-
-func (d *Damage) Unwrap() error { return d.Err }
+// Damage says that messages cannot be read. A reader steps over it with Seek(To).
+type Damage = recovery.Damage
 
 // View is a run of whole batches, back to back, as they lie in memory. It must
 // be released once, and Data not used afterwards.

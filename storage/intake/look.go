@@ -1,10 +1,11 @@
-package wal
+package intake
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"strings"
 
@@ -16,16 +17,16 @@ import (
 // takeOver finishes the files that an interrupted copy has left, as far as their
 // batches are whole.
 func (c *Copy) takeOver() error {
-	fsys, dir := c.tier.config.FS, c.tier.dir(c.id)
+	fsys, dir := c.config.Home.FS, c.dir()
 	entries, err := fsys.ReadDir(dir)
-	if isNotExist(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		name, unfinished := strings.CutSuffix(e.Name, copySuffix)
+		name, unfinished := strings.CutSuffix(e.Name, Suffix)
 		base, epoch, ok := segment.ParseName(name)
 		if !unfinished || !ok {
 			continue
@@ -39,14 +40,14 @@ func (c *Copy) takeOver() error {
 
 // resume seals what is whole of an unfinished file, or removes it.
 func (c *Copy) resume(name string, me copied) error {
-	t := c.tier
-	h, err := t.config.FS.Open(name+copySuffix, disk.Write)
+	fsys := c.config.Home.FS
+	h, err := fsys.Open(name+Suffix, disk.Write)
 	if err != nil {
 		return err
 	}
 	f := &copying{handle: h, name: name, base: me.base, epoch: me.epoch, end: me.base}
-	header, size, err := c.header(h, me)
-	if _, taken := t.config.FS.Stat(name); err != nil || taken == nil {
+	header, size, err := c.place(name, me).Header(h)
+	if _, taken := fsys.Stat(name); err != nil || taken == nil {
 		c.now = f
 		return c.abandon() // it is copied again
 	}
@@ -79,32 +80,17 @@ func (c *Copy) resume(name string, me copied) error {
 		return c.abandon()
 	}
 	if err := h.Truncate(f.size); err != nil {
-		return c.failed(err)
+		return c.config.Failed(err)
 	}
-	return c.seal()
-}
-
-// header reads a header and holds it against the file's place.
-func (c *Copy) header(h disk.File, me copied) (segment.Header, int, error) {
-	probe := &file{log: &Log{tier: c.tier, id: c.id}, base: me.base, epoch: me.epoch}
-	return probe.readHeader(h)
+	return c.Commit()
 }
 
 // look finds what the store holds of the partition.
 func (c *Copy) look(ctx context.Context) error {
-	t := c.tier
-	t.mu.Lock()
-	l := t.logs[c.id]
-	t.mu.Unlock()
-	own := uint64(0) // the epoch that is being written: its file is not history
-	if l != nil {
-		l.mu.Lock()
-		own = l.door.epoch
-		l.mu.Unlock()
-	}
+	own, _ := c.config.Own() // the epoch that is being written: its file is not history
 	c.have, c.named = nil, nil
-	entries, err := t.config.FS.ReadDir(t.dir(c.id))
-	if isNotExist(err) {
+	entries, err := c.config.Home.FS.ReadDir(c.dir())
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
@@ -119,7 +105,7 @@ func (c *Copy) look(ctx context.Context) error {
 			return err
 		}
 		me := copied{base, epoch}
-		end, err := c.holds(path.Join(t.dir(c.id), e.Name), me)
+		end, err := c.holds(path.Join(c.dir(), e.Name), me)
 		if err != nil {
 			return fmt.Errorf("look at %s: %w", e.Name, err)
 		}
@@ -131,13 +117,12 @@ func (c *Copy) look(ctx context.Context) error {
 // holds returns the offset up to which a segment file holds every message from
 // its base on. Of a sealed one the footer is believed.
 func (c *Copy) holds(name string, me copied) (uint64, error) {
-	t := c.tier
-	h, err := t.config.FS.Open(name, 0)
+	h, err := c.config.Home.FS.Open(name, 0)
 	if err != nil {
 		return 0, err
 	}
 	defer h.Close()
-	if _, _, err := c.header(h, me); err != nil {
+	if _, _, err := c.place(name, me).Header(h); err != nil {
 		if _, newer := errors.AsType[*segment.VersionError](err); newer {
 			return 0, err
 		}
@@ -151,16 +136,14 @@ func (c *Copy) holds(name string, me copied) (uint64, error) {
 	if err == nil && footer.First == me.base && footer.Messages == footer.End-footer.First {
 		return footer.End, nil
 	}
-	probe := &file{log: &Log{tier: t, id: c.id}, base: me.base, epoch: me.epoch}
-	probe.handle.Name = name
-	found, err := probe.scan(h, total, nil)
+	found, err := c.place(name, me).Scan(h, total, nil)
 	if err != nil {
 		return 0, err
 	}
-	if len(found.damaged) > 0 {
-		return found.damaged[0].From, nil
+	if len(found.Damaged) > 0 {
+		return found.Damaged[0].From, nil
 	}
-	return found.end, nil
+	return found.End, nil
 }
 
 // tableBefore is the producer table as the file in front of one left it: each
@@ -178,7 +161,7 @@ func (c *Copy) tableBefore(me copied) sessions.Table {
 	if !found {
 		return p
 	}
-	h, err := c.tier.config.FS.Open(path.Join(c.tier.dir(c.id), segment.FormatName(before.base, before.epoch)), 0)
+	h, err := c.config.Home.FS.Open(path.Join(c.dir(), segment.FormatName(before.base, before.epoch)), 0)
 	if err != nil {
 		return p
 	}

@@ -1,4 +1,4 @@
-package wal
+package recovery
 
 import (
 	"errors"
@@ -9,46 +9,46 @@ import (
 	"github.com/danubemq/danube/storage/segment"
 )
 
-// scanned is what a walk over all bytes of a segment file found.
-type scanned struct {
-	footer  *segment.Footer // index and bounds of what may be read
-	sealed  bool            // the file ends with a whole footer
-	table   *segment.Producers
-	size    int64 // position behind the last good batch
-	end     uint64
-	time    int64 // largest append time
-	total   int64 // bytes of the file
-	damaged []Damage
-	torn    error  // what is wrong behind size, nil when nothing is there
-	header  bool   // the header is whole
-	synced  uint64 // the log was synced up to here when the last of it was written
+// Found is what a walk over all bytes of a segment file found.
+type Found struct {
+	Footer  *segment.Footer    // index and bounds of what may be read
+	Sealed  bool               // the file ends with a whole footer
+	Table   *segment.Producers // of a file that is sealed
+	Size    int64              // position behind the last good batch
+	End     uint64             // offset behind it
+	Time    int64              // largest append time
+	Total   int64              // bytes of the file
+	Damaged []Damage
+	Torn    error  // what is wrong behind Size, nil when nothing is there
+	Header  bool   // the header is whole
+	Synced  uint64 // the log was synced up to here when the last of it was written
 }
 
-// scan walks over a file, whole or not, and calls visit with each good batch in
+// Scan walks over a file, whole or not, and calls visit with each good batch in
 // order; visit may be nil. What stands behind a bad place counts only when it,
 // or something behind it, says that the log was synced beyond that place: then a
 // synced batch has gone bad, and it is damage. Else the bad place is a write that
 // was never finished, and what follows was in it too; found by a search, it may
 // even be a piece of a message (R10).
-func (f *file) scan(h io.ReaderAt, total int64, visit func(batch.Batch)) (*scanned, error) {
-	out := &scanned{total: total, end: f.base}
-	header, at, err := f.readHeader(h)
-	origin := segment.Origin{Base: f.base, FirstEpoch: f.epoch, Epoch: f.epoch}
+func (p Place) Scan(h io.ReaderAt, total int64, visit func(batch.Batch)) (*Found, error) {
+	out := &Found{Total: total, End: p.Base}
+	header, at, err := p.Header(h)
+	origin := segment.Origin{Base: p.Base, FirstEpoch: p.Epoch, Epoch: p.Epoch}
 	var summary *segment.Summary
 	switch {
 	case err == nil:
-		out.header = true
+		out.Header = true
 		origin = header.Origin(at)
 		raw := make([]byte, at)
 		if _, err := h.ReadAt(raw, 0); err != nil {
-			return nil, fmt.Errorf("read %s: %w", f.handle.Name, err)
+			return nil, fmt.Errorf("read %s: %w", p.Name, err)
 		}
-		summary = segment.NewSummary(raw, f.base)
+		summary = segment.NewSummary(raw, p.Base)
 	case !errors.Is(err, segment.ErrCorrupt):
 		return nil, err
 	}
-	out.size = origin.At
-	s := scanState{file: f, out: out, summary: summary, visit: visit, index: &segment.Footer{}}
+	out.Size = origin.At
+	s := scanState{name: p.Name, out: out, summary: summary, visit: visit, index: &segment.Footer{}}
 	scan := segment.NewScanner(h, total, origin)
 	for {
 		x, err := scan.Next()
@@ -56,7 +56,7 @@ func (f *file) scan(h io.ReaderAt, total int64, visit func(batch.Batch)) (*scann
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("scan %s: %w", f.handle.Name, err)
+			return nil, fmt.Errorf("scan %s: %w", p.Name, err)
 		}
 		s.take(x)
 	}
@@ -66,8 +66,8 @@ func (f *file) scan(h io.ReaderAt, total int64, visit func(batch.Batch)) (*scann
 
 // scanState is a scan under way.
 type scanState struct {
-	file    *file
-	out     *scanned
+	name    string // of the file
+	out     *Found
 	summary *segment.Summary // nil once the file has damage
 	index   *segment.Footer
 	visit   func(batch.Batch)
@@ -93,7 +93,7 @@ func (s *scanState) take(x segment.Stretch) {
 			s.believe()
 		}
 	case segment.Damaged:
-		d := Damage{From: x.From, To: x.To, File: s.file.handle.Name, At: x.At, Err: x.Err}
+		d := Damage{From: x.From, To: x.To, File: s.name, At: x.At, Err: x.Err}
 		if s.open != nil {
 			s.open.To = max(s.open.To, d.To)
 			return
@@ -104,7 +104,7 @@ func (s *scanState) take(x segment.Stretch) {
 		}
 	case segment.Torn, segment.Zeros:
 		if s.open == nil {
-			s.out.torn = x.Err
+			s.out.Torn = x.Err
 		}
 	case segment.Sealed:
 		if s.open != nil && x.Footer != nil {
@@ -120,9 +120,9 @@ func (s *scanState) take(x segment.Stretch) {
 func (s *scanState) believe() {
 	s.summary = nil
 	if s.open.To > s.open.From {
-		s.out.damaged = append(s.out.damaged, *s.open)
+		s.out.Damaged = append(s.out.Damaged, *s.open)
 	}
-	s.out.end = max(s.out.end, s.open.To)
+	s.out.End = max(s.out.End, s.open.To)
 	s.open = nil
 	for _, h := range s.held {
 		s.add(h.at, h.bytes)
@@ -142,10 +142,10 @@ func (s *scanState) add(at int64, b batch.Batch) {
 	last := &f.Index[len(f.Index)-1]
 	last.Time = max(last.Time, b.AppendTime())
 	out := s.out
-	out.time = max(out.time, b.AppendTime())
-	out.size = at + int64(b.Len())
-	out.end = max(out.end, b.End())
-	out.synced = max(out.synced, b.Synced())
+	out.Time = max(out.Time, b.AppendTime())
+	out.Size = at + int64(b.Len())
+	out.End = max(out.End, b.End())
+	out.Synced = max(out.Synced, b.Synced())
 	if b.Control() {
 		return
 	}
@@ -164,19 +164,19 @@ func (s *scanState) seal(f *segment.Footer) {
 	if err != nil {
 		return // a footer that lies counts for nothing: the batches were all seen
 	}
-	s.out.sealed, s.out.table = true, table
+	s.out.Sealed, s.out.Table = true, table
 }
 
 func (s *scanState) finish() {
 	out := s.out
 	if s.open != nil {
-		out.torn = s.open.Err
+		out.Torn = s.open.Err
 	}
 	if s.summary != nil {
-		out.footer = s.summary.Footer()
+		out.Footer = s.summary.Footer()
 		return
 	}
 	f := s.index
-	f.DataEnd, f.End, f.LastTime = out.size, out.end, out.time
-	out.footer = f
+	f.DataEnd, f.End, f.LastTime = out.Size, out.End, out.Time
+	out.Footer = f
 }
