@@ -109,7 +109,7 @@ func (b *Broker) open(ctx context.Context) error {
 	}
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error { return b.openCluster(ctx, peers) },
-		b.openMeta, b.register,
+		b.openMeta, b.control, b.register,
 		b.attach, // before the logs are recovered: that may take longer than the leader waits
 		b.openPartitions,
 	} {
@@ -117,10 +117,16 @@ func (b *Broker) open(ctx context.Context) error {
 			return err
 		}
 	}
+	b.ready.Store(true)
+	return nil
+}
+
+// control lets this broker do the leader's duties whenever it leads, and answer the
+// leader's probes: before it registers, after which it is asked.
+func (b *Broker) control(context.Context) (err error) {
 	b.controller, err = b.cluster.Control(b.meta, cluster.Duties{
 		Voters: b.cfg.Peers.Voters, DrainParallel: b.cfg.Peers.DrainParallel, Registerer: b.cfg.Metrics,
 	})
-	b.ready.Store(err == nil)
 	return err
 }
 

@@ -33,7 +33,6 @@ type Cluster struct {
 
 	id      atomic.Pointer[[16]byte]
 	node    atomic.Pointer[attached]
-	again   chan struct{} // room for one: there is another owner to renew the lease of
 	failed  chan struct{} // closed with rival
 	stop    chan struct{} // closed by Close
 	workers sync.WaitGroup
@@ -84,7 +83,7 @@ func open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	var run [8]byte
 	rand.Read(run[:])
-	c := &Cluster{cfg: cfg, run: binary.LittleEndian.Uint64(run[:]), leases: newLeases(cfg.Lease), again: make(chan struct{}, 1), failed: make(chan struct{}), stop: make(chan struct{})}
+	c := &Cluster{cfg: cfg, run: binary.LittleEndian.Uint64(run[:]), leases: newLeases(cfg.Lease), lease: lease{again: make(chan struct{}, 1)}, failed: make(chan struct{}), stop: make(chan struct{})}
 	c.founder = &founding.Founder{
 		Self: cfg.Identity.Store, Expect: cfg.Expect, Alone: len(cfg.Seeds) == 0 && cfg.Expect <= 1, Disk: disk,
 		Save: func(r founding.Record) error { return saveRecord(cfg.Dir, r) },

@@ -37,7 +37,8 @@ type grant struct {
 
 // lease is the owner's side. Times are on the boottime clock.
 type lease struct {
-	deadline atomic.Int64 // the owner stops here; zero: there is no lease
+	deadline atomic.Int64  // the owner stops here; zero: there is no lease
+	again    chan struct{} // room for one: there is another run to renew it for
 
 	mu   sync.Mutex
 	term uint64

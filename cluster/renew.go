@@ -35,7 +35,7 @@ func (c *Cluster) Reattach(owner state.Owner) {
 	c.lease.give("this broker has registered again")
 	c.node.Store(&attached{a.node, owner})
 	select {
-	case c.again <- struct{}{}:
+	case c.lease.again <- struct{}{}:
 	default:
 	}
 }
@@ -49,7 +49,7 @@ func (c *Cluster) renewLease(ctx context.Context, node *meta.Node) {
 		c.renew(ctx, node, c.node.Load().owner)
 		select {
 		case <-tick.C:
-		case <-c.again:
+		case <-c.lease.again:
 		case <-changed: // a new leader knows of no lease yet
 		case <-ctx.Done():
 			return
