@@ -104,7 +104,7 @@ func unwell(s protocol.Status) []string {
 	}
 	var out []string
 	for _, b := range byName(s.Brokers) {
-		if reason := brokerUnwell(b, newest); reason != "" && (b.State != "active" || !named(s.Degraded, b.Name)) {
+		if reason := brokerUnwell(b, newest); reason != "" && !said(s.Degraded, b) {
 			out = append(out, reason)
 		}
 	}
@@ -133,16 +133,11 @@ func byName(brokers []protocol.BrokerStatus) []protocol.BrokerStatus {
 	return slices.SortedStableFunc(slices.Values(brokers), func(a, b protocol.BrokerStatus) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// named reports whether one of the reasons speaks of a broker.
-func named(reasons []string, broker string) bool {
-	for _, r := range reasons {
-		for word := range strings.FieldsSeq(r) {
-			if strings.Trim(word, ",.:;()'\"") == broker {
-				return true
-			}
-		}
-	}
-	return false
+// said reports whether a broker has said the same in its own words: of one that is active any word on it counts.
+func said(reasons []string, b protocol.BrokerStatus) bool {
+	return slices.ContainsFunc(reasons, func(r string) bool {
+		return strings.HasPrefix(r, b.Name+" is "+b.State) || b.State == "active" && (strings.HasPrefix(r, b.Name+" ") || strings.HasPrefix(r, b.Name+":"))
+	})
 }
 
 // brokerUnwell says what is not well with a broker, "" when nothing is. newest is the metadata's newest index.
