@@ -7,7 +7,10 @@
 // state of package dispatch; a consumer belongs to a subscription and a conn.
 // Three keepers batch what goes to Raft: the ceilingKeeper extends ceilings
 // ahead of need, the cursorKeeper commits cursors once an interval, the
-// damageKeeper commits damage that was met while serving.
+// damageKeeper commits damage that was met while serving. A reader yields a
+// partition's batches wherever they lie; the historian brings them to this store
+// and takes back what a lost one returns with; the archive is what this store
+// holds of partitions that others serve.
 //
 // # Goroutines
 //
@@ -19,6 +22,8 @@
 //   - one each of ceilingKeeper, cursorKeeper, damageKeeper and retention: return when the broker stops
 //   - the reconciler, which compares the metadata with what is served: returns when the broker stops
 //   - one for each partition that is being opened, closed or moved, at most 64 of those in the background
+//   - the historian, and up to six that copy or take back for it: return when the broker stops
+//   - one for each reader of another broker's history, while a page is read ahead
 //   - one for each request of another broker: those of package cluster
 //   - those of the log's committer, of Raft, and of net/http
 //
@@ -36,7 +41,9 @@
 //	then outbox.mu
 //	then the log's own
 //
-// None is held during a read of the log, a proposal or a write to a socket.
+// None is held during a read of the log, a proposal or a write to a socket. The
+// lock of a place in the archive is by itself: it is held, for reading, while a
+// page is read, and to open or close the log there.
 //
 // # Back-pressure
 //
