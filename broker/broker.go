@@ -195,7 +195,11 @@ func (b *Broker) inspectMeta() error {
 	if err != nil {
 		return fmt.Errorf("look for segments: %w", err)
 	}
-	if err := meta.Inspect(b.metaDir(), data); err != nil && !errors.Is(err, meta.ErrInUse) { // the lock of the store names who uses it
+	emptied, err := b.emptied()
+	if err != nil {
+		return err
+	}
+	if err := meta.Inspect(b.metaDir(), data && !emptied); err != nil && !errors.Is(err, meta.ErrInUse) { // the lock of the store names who uses it
 		return fmt.Errorf("open metadata: %w", err)
 	}
 	return nil

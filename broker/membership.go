@@ -68,13 +68,17 @@ func (b *Broker) openCluster(ctx context.Context, peers net.Listener) error {
 	if err != nil {
 		return errors.Join(err, closeListener(peers))
 	}
+	emptied, err := b.emptied()
+	if err != nil {
+		return errors.Join(err, closeListener(peers))
+	}
 	addresses := state.Addresses{Client: b.ClientAddr(), HTTP: b.HTTPAddr(), Peer: p.Advertise}
 	if peers != nil && addresses.Peer == "" {
 		addresses.Peer = peers.Addr().String()
 	}
 	b.cluster, err = cluster.Open(ctx, cluster.Config{
 		Dir:      b.cfg.DataDir,
-		Identity: cluster.Identity{Store: store, Name: b.cfg.Name, Cluster: b.cfg.Cluster, Addresses: addresses, Had: had},
+		Identity: cluster.Identity{Store: store, Name: b.cfg.Name, Cluster: b.cfg.Cluster, Addresses: addresses, Had: had, Emptied: emptied},
 		Seeds:    p.Seeds, Expect: p.Expect, Lease: p.Lease, PeerListener: peers, Dial: p.Dial, Gossip: p.Gossip,
 		Load: b.tellLoad, LeaseCheckOff: p.LeaseCheckOff, Boottime: p.Boottime, Now: b.cfg.Now, At: b.cfg.At, Log: b.log,
 	})
@@ -82,7 +86,6 @@ func (b *Broker) openCluster(ctx context.Context, peers net.Listener) error {
 		return err
 	}
 	b.handlePeers()
-	b.cluster.Handle(opStanding, b.serveStanding)
 	b.peersOpen.Store(b.cluster)
 	b.formation, err = b.cluster.Form(ctx)
 	return err
@@ -123,6 +126,24 @@ func (b *Broker) hadCluster(ctx context.Context, store state.StoreID) (id [16]by
 	return id, errors.Join(err, node.Close())
 }
 
+// emptied says whether an operator has moved the metadata of a member of a
+// cluster away, so that it joins anew and keeps its messages. A folder that is
+// there and lacks what it should have is damage instead.
+func (b *Broker) emptied() (bool, error) {
+	if !b.cfg.Peers.Join {
+		return false, nil
+	}
+	_, err := os.Stat(b.metaDir())
+	if !errors.Is(err, os.ErrNotExist) {
+		return false, err
+	}
+	_, err = os.Stat(filepath.Join(b.cfg.DataDir, "cluster", "record"))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // peekTime is how long metadata of an earlier release may take to elect their lone voter.
 const peekTime = 5 * time.Second
 
@@ -133,7 +154,7 @@ func (b *Broker) openMeta(ctx context.Context) error {
 		return err
 	}
 	cfg := meta.Config{
-		Dir: b.metaDir(), Store: state.StoreID(b.store.ID()), Bootstrapped: b.formation.Known || len(data) > 0,
+		Dir: b.metaDir(), Store: state.StoreID(b.store.ID()), Bootstrapped: b.formation.Known || len(data) > 0 && !b.formation.Join,
 		Forward: b.forward, ElectionTimeout: b.cfg.Election, Logger: b.log, Registerer: b.cfg.Metrics, Now: b.cfg.Now,
 	}
 	if b.cfg.Peers.Join {
@@ -145,6 +166,7 @@ func (b *Broker) openMeta(ctx context.Context) error {
 		return err
 	}
 	b.metaOpen.Store(true)
+	b.cluster.Opened(b.meta)
 	if err := b.awaitLeader(ctx); err != nil {
 		return err
 	}
@@ -152,11 +174,11 @@ func (b *Broker) openMeta(ctx context.Context) error {
 	return b.meta.Barrier(ctx)
 }
 
-// standingEvery is how often a broker that waits for a leader asks others whether it is still of the cluster.
-const standingEvery = 2 * time.Second
+// standingEvery is how often a broker that waits for a leader looks whether it is still of the cluster.
+const standingEvery = time.Second
 
-// awaitLeader waits for a leader of the metadata. A broker that was removed from
-// the cluster never hears of one: the others say so.
+// awaitLeader waits for a leader of the metadata. A broker without which the
+// cluster goes on never hears of one: the others say so.
 func (b *Broker) awaitLeader(ctx context.Context) error {
 	for {
 		while, cancel := context.WithTimeout(ctx, standingEvery)
@@ -166,44 +188,10 @@ func (b *Broker) awaitLeader(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil || !over {
 			return err
 		}
-		if err := b.removed(ctx); err != nil {
+		if err := b.cluster.Err(); err != nil {
 			return err
 		}
 	}
-}
-
-// opStanding asks a broker what the metadata say of the asking one.
-const opStanding = "standing"
-
-type standingAnswer struct {
-	Removed bool `msgpack:"r"`
-}
-
-// serveStanding says whether the store that asks was removed from the cluster.
-func (b *Broker) serveStanding(_ context.Context, from state.StoreID, _ []byte) ([]byte, error) {
-	if b.owner.Load() == nil {
-		return nil, protocol.Errorf(protocol.CodeNotReady, "the broker is starting")
-	}
-	s := b.meta.View().Store(from)
-	return protocol.EncodeBody(&standingAnswer{Removed: s != nil && s.Status == state.StoreRemoved})
-}
-
-// removed is an error if another broker says that this store was removed from the cluster.
-func (b *Broker) removed(ctx context.Context) error {
-	self := state.StoreID(b.store.ID())
-	for _, m := range b.cluster.Members() {
-		if m.Store == self || m.State == cluster.Dead {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		body, err := b.cluster.Call(ctx, m.Store, opStanding, nil)
-		cancel()
-		var a standingAnswer
-		if err == nil && protocol.DecodeBody(body, &a) == nil && a.Removed {
-			return b.removedError(self)
-		}
-	}
-	return nil
 }
 
 func (b *Broker) removedError(self state.StoreID) error {

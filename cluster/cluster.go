@@ -29,11 +29,13 @@ type Cluster struct {
 	mu      sync.Mutex // guards what follows; held while the founder writes its record
 	founder *founding.Founder
 	phase   string
-	rival   error // a second copy of the data directory runs
+	over    error // why this broker must stop
 
 	id      atomic.Pointer[[16]byte]
+	opened  atomic.Pointer[meta.Node]
+	entry   chan struct{} // closed with opened
 	node    atomic.Pointer[attached]
-	failed  chan struct{} // closed with rival
+	failed  chan struct{} // closed with over
 	stop    chan struct{} // closed by Close
 	workers sync.WaitGroup
 	closed  sync.Once
@@ -83,17 +85,25 @@ func open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	var run [8]byte
 	rand.Read(run[:])
-	c := &Cluster{cfg: cfg, run: binary.LittleEndian.Uint64(run[:]), leases: newLeases(cfg.Lease), lease: lease{again: make(chan struct{}, 1)}, failed: make(chan struct{}), stop: make(chan struct{})}
+	c := &Cluster{cfg: cfg, run: binary.LittleEndian.Uint64(run[:]), leases: newLeases(cfg.Lease), lease: lease{again: make(chan struct{}, 1)}, entry: make(chan struct{}), failed: make(chan struct{}), stop: make(chan struct{})}
 	c.founder = &founding.Founder{
 		Self: cfg.Identity.Store, Expect: cfg.Expect, Alone: len(cfg.Seeds) == 0 && cfg.Expect <= 1, Disk: disk,
 		Save: func(r founding.Record) error { return saveRecord(cfg.Dir, r) },
 	}
+	if cfg.Identity.Emptied && disk.Opened && !cfg.alone() {
+		if err := c.founder.Rejoin(); err != nil {
+			return nil, err
+		}
+		disk = c.founder.Disk
+		cfg.Log.Warn("the metadata are gone from this data directory: joining its cluster anew", "cluster", fmt.Sprintf("%x", disk.Pledge.Cluster))
+	}
 	c.id.Store(&disk.Cluster)
 	c.peers = newPeers(cfg.PeerListener, cfg.Dial, c.hello, cfg.Log)
+	c.peers.judge, c.peers.told = c.judge, c.fail
 	c.seeds.init(cfg.Seeds)
 	c.gossip, err = openGossip(ctx, cfg, card{
 		Cluster: disk.Cluster, Of: cfg.Identity.Cluster, Name: cfg.Identity.Name,
-		Addresses: cfg.Identity.Addresses, Expect: cfg.Expect, Run: c.run,
+		Addresses: cfg.Identity.Addresses, Expect: cfg.Expect, Run: c.run, History: disk.History,
 	})
 	if err != nil {
 		return nil, err
@@ -102,6 +112,8 @@ func open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c.peers.handle(opAsk, c.serveAsk)
 	c.peers.handle(opJoin, c.serveJoin)
 	c.peers.handle(opLease, c.serveLease)
+	c.peers.handle(opProbe, c.serveProbe)
+	c.peers.handle(opStanding, c.serveStanding)
 	c.peers.listen()
 	live := c.live()
 	c.workers.Go(func() { c.keepGossip(live) })
@@ -119,7 +131,11 @@ func (c *Cluster) live() context.Context {
 }
 
 func (c *Cluster) hello() hello {
-	return hello{Cluster: c.ClusterID(), Store: c.cfg.Identity.Store, Run: c.run, Name: c.cfg.Identity.Name, Of: c.cfg.Identity.Cluster}
+	opened, history := c.history()
+	return hello{
+		Cluster: c.ClusterID(), Store: c.cfg.Identity.Store, Run: c.run, Name: c.cfg.Identity.Name, Of: c.cfg.Identity.Cluster,
+		Opened: opened, History: history,
+	}
 }
 
 // ClusterID returns the id of the cluster this data directory belongs to, zero while it belongs to none.
@@ -269,7 +285,7 @@ type Status struct {
 	Term      uint64
 	Lease     bool   // whether LeaseValid
 	LeaseText string // why the last renewal failed
-	Rival     string // a second copy of this data directory, in words; empty: none is known
+	Over      string // why this broker must stop; empty: it need not
 }
 
 // Status returns where this broker stands.
@@ -285,21 +301,22 @@ func (c *Cluster) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Phase = c.phase
-	if c.rival != nil {
-		s.Rival = c.rival.Error()
+	if c.over != nil {
+		s.Over = c.over.Error()
 	}
 	return s
 }
 
-// Failed returns a channel that is closed when this broker must stop, because another process runs on a copy of its
-// data directory; Err says more.
+// Failed returns a channel that is closed when this broker must stop: another process runs on a copy of its data
+// directory (ErrDuplicate), its store was removed (ErrRemoved), or the cluster went on without what its metadata say
+// (ErrOutdated). Err says more. Its lease is over then.
 func (c *Cluster) Failed() <-chan struct{} { return c.failed }
 
 // Err returns why this broker must stop, nil while it need not.
 func (c *Cluster) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.rival
+	return c.over
 }
 
 // Close says goodbye by gossip, ends every connection and waits for all goroutines. Raft must be closed before it. It

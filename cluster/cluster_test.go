@@ -72,9 +72,7 @@ func (b *broker) form() Formation {
 	return f
 }
 
-// attach opens the metadata and registers, as a broker does after forming.
-func (b *broker) attach(f Formation) {
-	b.t.Helper()
+func (b *broker) metaConfig(f Formation) meta.Config {
 	cfg := meta.Config{
 		Dir: b.cfg.Dir + "/meta", Store: b.cfg.Identity.Store, Form: f.Voters, Join: f.Join, Bootstrapped: f.Known,
 		Listener: b.RaftListener(), Dial: b.RaftDial, ElectionTimeout: 200 * time.Millisecond,
@@ -82,11 +80,18 @@ func (b *broker) attach(f Formation) {
 	cfg.Forward = func(ctx context.Context, to meta.Server, op byte, body []byte) ([]byte, error) {
 		return b.Call(ctx, to.Store, "meta", append([]byte{op}, body...))
 	}
-	node, err := meta.Open(b.t.Context(), cfg)
+	return cfg
+}
+
+// attach opens the metadata and registers, as a broker does after forming.
+func (b *broker) attach(f Formation) {
+	b.t.Helper()
+	node, err := meta.Open(b.t.Context(), b.metaConfig(f))
 	if err != nil {
 		b.t.Fatalf("open metadata of %s: %v", b.cfg.Identity.Name, err)
 	}
 	b.node = node
+	b.Opened(node)
 	b.t.Cleanup(func() { node.Close() })
 	b.Handle("meta", func(ctx context.Context, _ state.StoreID, body []byte) ([]byte, error) {
 		return node.Serve(ctx, body[0], body[1:])

@@ -56,6 +56,9 @@ type Identity struct {
 	// Had is the cluster id that the metadata in this data directory are known to have; zero: none. So a data directory
 	// that was started alone stays of its cluster.
 	Had [16]byte
+	// Emptied says that the operator has taken the metadata out of this data directory. If they were of a cluster, this
+	// broker joins that one anew, with its messages, under its own id; a leader of that cluster must take it in.
+	Emptied bool
 }
 
 // Gossip says where and how a broker gossips.

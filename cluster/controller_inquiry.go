@@ -27,6 +27,7 @@ type probe struct {
 
 // probeAnswer is what a broker says of itself.
 type probeAnswer struct {
+	Run        uint64        `msgpack:"r"` // of its store, zero while it is only starting
 	Applied    uint64        `msgpack:"a"` // index of the metadata it has applied
 	Unfinished time.Duration `msgpack:"u"` // age of its oldest unfinished write, sync or apply
 }
@@ -37,6 +38,7 @@ type inquiry struct {
 	asked     time.Time // when the last one began
 	succeeded time.Time // when the last answer came
 	applied   uint64
+	starting  time.Time // when it first answered that it is only starting; zero: it said nothing of that kind since
 	failing   time.Time // when the first of the present row of failures began; zero: there is none
 	failures  int
 	failedAt  time.Time // when the last of them ended
@@ -120,6 +122,9 @@ func (r *reign) ask(ctx context.Context, q *inquiry, p probe) {
 			if err == nil && answer.Unfinished > maxUnfinished {
 				err = fmt.Errorf("it answers, but a write of it has been unfinished for %v", waited(answer.Unfinished))
 			}
+			if err == nil {
+				err = q.starts(answer, ended, r.set.Lease)
+			}
 			before := q.failures
 			q.note(answer, err, plan.Span{From: started, To: ended})
 			switch {
@@ -130,6 +135,22 @@ func (r *reign) ask(ctx context.Context, q *inquiry, p probe) {
 			}
 		})
 	})
+}
+
+// starts judges the answer of a broker that has not taken up its run: it lives, and gets a lease's time. One that never
+// gets further, because it dies each time it starts, is as bad as one that does not answer.
+func (q *inquiry) starts(answer probeAnswer, now time.Time, lease time.Duration) error {
+	if answer.Run != 0 {
+		q.starting = time.Time{}
+		return nil
+	}
+	if q.starting.IsZero() {
+		q.starting = now
+	}
+	if d := now.Sub(q.starting); d >= lease {
+		return fmt.Errorf("it answers, but has been starting for %v", waited(d))
+	}
+	return nil
 }
 
 // note takes the outcome of one probe. Probes overlap: a failure that began before an answer came says nothing.

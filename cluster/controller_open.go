@@ -19,8 +19,8 @@ const opProbe = ownPrefix + "probe"
 // probePatience is how long a broker waits for the index that a probe names before it says how far it is.
 const probePatience = 200 * time.Millisecond
 
-// Control has this broker do the leader's duties whenever node leads, and answer the probes of whoever leads. It is
-// called once, after Attach; Close ends it.
+// Control has this broker do the leader's duties whenever node leads. It is called
+// once, after Attach; Close ends it.
 func (c *Cluster) Control(node *meta.Node, d Duties) (*Controller, error) {
 	metrics, err := newControllerMetrics(d.Registerer)
 	if err != nil {
@@ -32,9 +32,6 @@ func (c *Cluster) Control(node *meta.Node, d Duties) (*Controller, error) {
 			Voters: cmp.Or(d.Voters, 3), Lease: c.cfg.Lease, DrainParallel: cmp.Or(d.DrainParallel, 16),
 		},
 	}
-	c.peers.handle(opProbe, func(ctx context.Context, _ state.StoreID, body []byte) ([]byte, error) {
-		return c.serveProbe(ctx, node, body)
-	})
 	ctx := c.live()
 	c.workers.Go(func() {
 		defer metrics.unregister()
@@ -150,11 +147,16 @@ func (p *peers) callOnce(ctx context.Context, to state.StoreID, addresses []stri
 }
 
 // serveProbe says how far this broker is, if need be after a moment's wait for the index that the leader names.
-func (c *Cluster) serveProbe(ctx context.Context, node *meta.Node, body []byte) ([]byte, error) {
+func (c *Cluster) serveProbe(ctx context.Context, _ state.StoreID, body []byte) ([]byte, error) {
 	var index uint64
 	if err := decode(body, &index); err != nil {
 		return nil, err
 	}
+	a := c.node.Load()
+	if a == nil {
+		return encode(probeAnswer{Unfinished: c.cfg.OldestWrite()})
+	}
+	node := a.node
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
 	defer cancel()
 	if err := node.WaitIndex(ctx, index); err != nil && ctx.Err() == nil {
@@ -162,6 +164,6 @@ func (c *Cluster) serveProbe(ctx context.Context, node *meta.Node, body []byte) 
 	}
 	health := node.Healthy()
 	return encode(probeAnswer{
-		Applied: node.View().Index(), Unfinished: max(c.cfg.OldestWrite(), health.OldestWrite, health.OldestApply),
+		Run: a.owner.Incarnation, Applied: node.View().Index(), Unfinished: max(c.cfg.OldestWrite(), health.OldestWrite, health.OldestApply),
 	})
 }

@@ -33,6 +33,7 @@ type bureau struct {
 	skipped   time.Duration // by which the clock jumped
 	leases    *leases
 	silent    map[state.StoreID]bool // does not answer probes
+	starting  map[state.StoreID]bool // answers, but has no run yet
 	unrenewed map[state.StoreID]bool // does not renew
 	gossip    map[state.StoreID]MemberState
 	servers   []meta.Server
@@ -46,7 +47,7 @@ type bureau struct {
 func newBureau(t *testing.T, n int) *bureau {
 	b := &bureau{
 		state: state.New(), changed: make(chan struct{}), moved: make(chan struct{}), commits: true,
-		leases: newLeases(3 * time.Second), silent: map[state.StoreID]bool{}, unrenewed: map[state.StoreID]bool{},
+		leases: newLeases(3 * time.Second), silent: map[state.StoreID]bool{}, starting: map[state.StoreID]bool{}, unrenewed: map[state.StoreID]bool{},
 		gossip: map[state.StoreID]MemberState{}, start: time.Now(),
 	}
 	b.apply(&state.InitCluster{ID: [16]byte{1}, Name: "c"})
@@ -211,13 +212,16 @@ func (b *bureau) change(ctx context.Context, a plan.Action) error {
 
 func (b *bureau) probe(ctx context.Context, p probe) (probeAnswer, error) {
 	b.mu.Lock()
-	silent, index := b.silent[p.store], b.index
+	silent, index, starting := b.silent[p.store], b.index, b.starting[p.store]
 	b.mu.Unlock()
 	if silent {
 		<-ctx.Done()
 		return probeAnswer{}, errors.New("no answer")
 	}
-	return probeAnswer{Applied: index}, nil
+	if starting {
+		return probeAnswer{}, nil
+	}
+	return probeAnswer{Run: 1, Applied: index}, nil
 }
 
 // open has every target open what it was granted.
@@ -467,6 +471,46 @@ func TestControllerGoesOnBesideASlowChange(t *testing.T) {
 		elapse(t, 2*time.Second)
 		if !b.servers[2].Voter {
 			t.Error("n3 has no vote in the end")
+		}
+	})
+}
+
+// spoken is a log that is read while it is written.
+type spoken struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *spoken) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *spoken) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// TestControllerWaitsForAStart: a broker that answers and has not taken up its run lives, so nothing is said of it and its
+// partitions stay, for a lease's time. If it never gets further they go.
+func TestControllerWaitsForAStart(t *testing.T) {
+	govern(t, 3, func(t *testing.T, b *bureau, c *Controller) {
+		var said spoken
+		c.log = slog.New(slog.NewTextHandler(&said, nil))
+		b.topic(1, 3)
+		b.lead(1)
+		elapse(t, 10*time.Second)
+		b.register(3)
+		b.set(func() { b.starting[storeN(3)], b.unrenewed[storeN(3)] = true, true })
+		elapse(t, 2900*time.Millisecond)
+		if b.count("LoseStore") != 0 || strings.Contains(said.String(), "suspected") {
+			t.Errorf("while it started: %s", said.String())
+		}
+		elapse(t, 3*time.Second)
+		if b.count("LoseStore") != 1 || !strings.Contains(said.String(), "has been starting for") {
+			t.Errorf("when it never came: %d losses, %s", b.count("LoseStore"), said.String())
 		}
 	})
 }

@@ -44,13 +44,13 @@ func (c *Cluster) Form(ctx context.Context) (Formation, error) {
 	defer tick.Stop()
 	for {
 		c.mu.Lock()
-		rival := c.rival
+		over := c.over
 		s := c.founder.Decide(c.facts())
 		changed := c.phase != s.Text && s.Text != ""
 		c.phase = s.Text
 		c.mu.Unlock()
-		if rival != nil {
-			return Formation{}, rival
+		if over != nil {
+			return Formation{}, over
 		}
 		if changed {
 			c.cfg.Log.Info("forming the cluster", "step", s.Text)
@@ -280,6 +280,8 @@ type joinRequest struct {
 	Name    string        `msgpack:"n"`
 	Address string        `msgpack:"a"` // of its peer port
 	Passed  bool          `msgpack:"p,omitempty"`
+	// Fresh says that it has no metadata: whatever Raft knows of its store is of an earlier life.
+	Fresh bool `msgpack:"f,omitempty"`
 }
 
 type joinAnswer struct {
@@ -294,7 +296,9 @@ func (c *Cluster) join(ctx context.Context, s founding.Step) error {
 	if err := c.decide("joining", func(f *founding.Founder) error { return f.Joining(s.Cluster) }); err != nil {
 		return err
 	}
-	body, err := encode(c.joinRequest())
+	r := c.joinRequest()
+	r.Fresh = true
+	body, err := encode(r)
 	if err != nil {
 		return err
 	}
@@ -361,8 +365,14 @@ func (c *Cluster) serveJoin(ctx context.Context, _ state.StoreID, body []byte) (
 }
 
 // admitServer adds a broker to Raft. If its address is that of another store, that one is not there any more if the new
-// one answers there: an emptied disk, which comes back as a new store (R9).
+// one answers there: an emptied disk, which comes back as a new store (R9). A store whose metadata were taken away must
+// not keep the vote it had: what it promised with it is forgotten, so it leaves Raft before it comes again.
 func (c *Cluster) admitServer(ctx context.Context, node *meta.Node, r joinRequest) error {
+	if r.Fresh {
+		if err := node.RemoveServer(ctx, r.Store); err != nil {
+			return fmt.Errorf("take store %s out of Raft before it comes again: %w", r.Store, err)
+		}
+	}
 	add := func() error { return node.AddServer(ctx, meta.Server{Store: r.Store, Address: r.Address}) }
 	err := add()
 	taken, ok := errors.AsType[*meta.AddressTakenError](err)

@@ -52,6 +52,9 @@ type hello struct {
 	Run     uint64        `msgpack:"r"` // random, of this process: two processes on copies of one store differ in it
 	Name    string        `msgpack:"n"` // the broker's
 	Of      string        `msgpack:"o"` // the cluster's name
+	// Opened says that this store has had metadata of the cluster; History is the one they are in (R22).
+	Opened  bool   `msgpack:"m,omitempty"`
+	History uint16 `msgpack:"h,omitempty"`
 	// Refused is why the answering side wants no connection; empty: welcome.
 	Refused string `msgpack:"e,omitempty"`
 	// Code makes some refusals recognisable.

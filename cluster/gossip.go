@@ -229,6 +229,26 @@ func (g *gossip) member(store state.StoreID) (seen, bool) {
 	return *m, true
 }
 
+// told says whether this broker's card names a history.
+func (g *gossip) told(history uint16) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.self.History == history
+}
+
+// ahead returns the peer addresses of those of a cluster whose metadata are in a later history.
+func (g *gossip) ahead(cluster [16]byte, history uint16) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []string
+	for _, m := range g.table.members {
+		if !m.dead && m.card.Cluster == cluster && m.card.History > history {
+			out = append(out, m.card.Addresses.Peer)
+		}
+	}
+	return out
+}
+
 // sees says whether a broker is there.
 func (g *gossip) sees(store state.StoreID) bool {
 	m, ok := g.member(store)

@@ -89,6 +89,8 @@ func (c *Cluster) keepGossip(ctx context.Context) {
 		c.reachSeeds(ctx)
 		c.seeds.done()
 		c.meetRivals(ctx)
+		c.meetAhead(ctx)
+		c.askStanding(ctx)
 		interval := keepInterval
 		if c.node.Load() == nil {
 			interval = keepFast
@@ -174,11 +176,6 @@ func (c *Cluster) meetRivals(ctx context.Context) {
 		if c.node.Load() != nil {
 			continue
 		}
-		c.mu.Lock()
-		if c.rival == nil {
-			c.rival = fmt.Errorf("%w at %s: %w", ErrDuplicate, address, err)
-			close(c.failed)
-		}
-		c.mu.Unlock()
+		c.fail(fmt.Errorf("%w at %s: %w", ErrDuplicate, address, err))
 	}
 }

@@ -33,6 +33,7 @@ type grant struct {
 	Lease   time.Duration `msgpack:"l"` // from the moment the request was sent; zero: refused
 	Time    int64         `msgpack:"t"` // the leader's wall clock, Unix milliseconds
 	Refused string        `msgpack:"r,omitempty"`
+	Removed bool          `msgpack:"x,omitempty"` // refused, because the store was removed from the cluster
 }
 
 // lease is the owner's side. Times are on the boottime clock.
@@ -138,6 +139,7 @@ func (l *leases) renew(r renewal, run *state.Store, now time.Duration, wall time
 		g.Refused = fmt.Sprintf("run %d of store %s is over; the latest is %d", r.Owner.Incarnation, r.Owner.Store, run.Incarnation)
 	case run.Status == state.StoreLost || run.Status == state.StoreRemoved:
 		g.Refused = fmt.Sprintf("store %s is %s", r.Owner.Store, run.Status)
+		g.Removed = run.Status == state.StoreRemoved
 	case old.Condemned && old.Owner == r.Owner:
 		g.Refused = fmt.Sprintf("the loss of store %s is being decided", r.Owner.Store)
 	case r.Unfinished > maxUnfinished:

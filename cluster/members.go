@@ -53,6 +53,7 @@ type card struct {
 	Addresses state.Addresses `msgpack:"a"`
 	Expect    int             `msgpack:"e,omitempty"`
 	Run       uint64          `msgpack:"r"`
+	History   uint16          `msgpack:"h,omitempty"` // of its metadata (R22)
 }
 
 func encodeCard(c card) ([]byte, error) {

@@ -20,6 +20,10 @@ var (
 	ErrUnanswered = errors.New("broker did not answer")
 	// ErrWrongCluster: the other broker belongs to another cluster (R9).
 	ErrWrongCluster = errors.New("broker belongs to another cluster")
+	// ErrRemoved: this store was removed from the cluster.
+	ErrRemoved = errors.New("store was removed from the cluster")
+	// ErrOutdated: the cluster went on without what this store's metadata say (R22).
+	ErrOutdated = errors.New("metadata are of a history that is over")
 	// ErrDuplicate: another process runs on a copy of this data directory (R9).
 	ErrDuplicate = errors.New("store is in use by another process")
 )
@@ -28,6 +32,8 @@ var (
 const (
 	refusedCluster   = "cluster"
 	refusedDuplicate = "duplicate"
+	refusedRemoved   = "removed"
+	refusedOutdated  = "outdated"
 	refusedOther     = "other"
 )
 
@@ -61,6 +67,8 @@ type peers struct {
 	self     func() hello // as of now: the cluster id comes later
 	log      *slog.Logger
 	raft     *raftListener
+	judge    func(kind byte, calling hello) (code, text string) // why a caller is refused beside what its hello says
+	told     func(err error)                                    // this store is out of the cluster: ErrRemoved, ErrOutdated
 
 	mu        sync.Mutex
 	closed    bool
@@ -83,6 +91,7 @@ func newPeers(listener net.Listener, dial func(context.Context, string, string) 
 		raft:     &raftListener{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})},
 		handlers: map[string]handler{}, links: map[state.StoreID]*link{}, conns: map[net.Conn]struct{}{},
 		cancel: func() {},
+		judge:  func(byte, hello) (string, string) { return "", "" }, told: func(error) {},
 	}
 }
 
@@ -177,6 +186,9 @@ func (p *peers) welcome(conn net.Conn) (kind byte, from hello, err error) {
 	}
 	answer := p.self()
 	answer.Code, answer.Refused = judgeHello(kind, answer, from)
+	if answer.Refused == "" {
+		answer.Code, answer.Refused = p.judge(kind, from)
+	}
 	b, err := appendHello(nil, answer)
 	if err != nil {
 		return 0, from, err
@@ -255,8 +267,15 @@ func (p *peers) introduce(conn net.Conn, kind byte) (hello, error) {
 		return them, fmt.Errorf("%w: %s", ErrWrongCluster, text)
 	case code == refusedDuplicate:
 		return them, fmt.Errorf("%w: %s", ErrDuplicate, text)
+	case code == refusedRemoved:
+		err = fmt.Errorf("%w: %s", ErrRemoved, text)
+	case code == refusedOutdated:
+		err = fmt.Errorf("%w: %s", ErrOutdated, text)
+	default:
+		return them, errors.New(text)
 	}
-	return them, errors.New(text)
+	p.told(err)
+	return them, err
 }
 
 // handle registers what carries out op for other brokers; a later one replaces it.

@@ -14,11 +14,14 @@ import (
 const opLease = ownPrefix + "lease"
 
 // Attach hands over the opened metadata and the registered run of this broker: from now on its lease is renewed, the
-// leases of others are granted while this node leads, and a new address is made known. It is called once.
+// leases of others are granted while this node leads, and a new address is made known. It is called once, after Opened.
 func (c *Cluster) Attach(node *meta.Node, owner state.Owner) error {
-	if err := c.decide("attached", func(f *founding.Founder) error { return f.Opened() }); err != nil {
+	c.Opened(node)
+	history := node.View().Cluster().History
+	if err := c.decide("attached", func(f *founding.Founder) error { return f.Opened(history) }); err != nil {
 		return fmt.Errorf("attach metadata: %w", err)
 	}
+	c.tellHistory()
 	if !c.node.CompareAndSwap(nil, &attached{node, owner}) {
 		return fmt.Errorf("attach metadata: it was done before")
 	}
@@ -69,6 +72,9 @@ func (c *Cluster) renew(ctx context.Context, node *meta.Node, owner state.Owner)
 		c.lease.give(fmt.Sprintf("run %d of this store is over; the latest is %d", owner.Incarnation, run.Incarnation))
 		return
 	}
+	if c.Err() != nil {
+		return // what it was told is final, whatever its own Raft node believes
+	}
 	leader, known := node.Leader()
 	if !known {
 		c.lease.failed("no leader is known")
@@ -92,6 +98,9 @@ func (c *Cluster) renew(ctx context.Context, node *meta.Node, owner state.Owner)
 		return
 	}
 	c.lease.granted(g, sent, c.cfg.Now(), node.Term())
+	if g.Removed && leader.Store != owner.Store { // a leader first passes the leadership on
+		c.fail(c.removedError())
+	}
 }
 
 // serveLease grants leases while this node leads.
@@ -128,6 +137,7 @@ func (c *Cluster) announce(ctx context.Context, node *meta.Node) {
 		if c.misplaced(node) {
 			c.announceTo(ctx)
 		}
+		c.keepHistory(node)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -37,6 +37,7 @@ type Record struct {
 	Voters  []Broker `msgpack:"v,omitempty"` // the founders, if this broker is one of them
 	Opened  bool     `msgpack:"o,omitempty"` // the metadata has been opened: missing metadata is damage from here on
 	Pledge  *Pledge  `msgpack:"p,omitempty"` // what it holds to while it belongs to none
+	History uint16   `msgpack:"h,omitempty"` // the newest that its metadata were seen in (R22); with Opened
 }
 
 // Broker is one of the list of a proposal.
@@ -466,14 +467,21 @@ func (f *Founder) Joining(cluster [16]byte) error {
 // Joined says on disk that a cluster has taken this broker in.
 func (f *Founder) Joined(cluster [16]byte) error { return f.write(Record{Cluster: cluster}) }
 
-// Opened says on disk that the metadata of the cluster has been opened here.
-func (f *Founder) Opened() error {
-	if f.Disk.Opened {
+// Opened says on disk that the metadata of the cluster have been opened here, in a history.
+func (f *Founder) Opened(history uint16) error {
+	r := f.Disk
+	r.Opened, r.History = true, max(r.History, history)
+	if f.Disk.Opened && f.Disk.History == r.History {
 		return nil
 	}
-	r := f.Disk
-	r.Opened = true
 	return f.write(r)
+}
+
+// Rejoin says on disk that the metadata were taken out of this data directory: it joins the cluster that it belongs to
+// anew, and no other. What it was told or promised as a voter is forgotten with its metadata, so the leader must first
+// take out of Raft what the cluster knows of it.
+func (f *Founder) Rejoin() error {
+	return f.write(Record{Pledge: &Pledge{Cluster: f.Disk.Cluster, Settled: true}})
 }
 
 func (f *Founder) write(r Record) error {
