@@ -72,6 +72,21 @@ func newFleet(t testing.TB, n int, o options) *fleet {
 	return f
 }
 
+// founders lets the first n brokers form the cluster; the others know the first one, expect nobody and join.
+func (f *fleet) founders(n int) {
+	for i, b := range f.brokers {
+		b.options.expect, b.options.seeds = 0, []string{f.brokers[0].host}
+		if i < n {
+			b.options.expect, b.options.seeds = n, nil
+			for _, other := range f.brokers[:n] {
+				if other != b {
+					b.options.seeds = append(b.options.seeds, other.host)
+				}
+			}
+		}
+	}
+}
+
 // startCluster starts n brokers at once and waits until each is ready.
 func startCluster(t testing.TB, n int, o options) *fleet {
 	t.Helper()

@@ -1,0 +1,245 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMoveUnderLoad moves one topic round the brokers while it is produced to and consumed: neither client sees an error,
+// nothing is lost, doubled or out of order, and in the end the list of ranges is short.
+func TestMoveUnderLoad(t *testing.T) {
+	f := startCluster(t, 3, options{})
+	f.create("moved", 1)
+	tr := carry(t, f.door, "moved", 1000)
+	moves := scaled(1000)
+	longest := time.Duration(0)
+	began := time.Now()
+	tr.pulse.pause()
+	for i := range moves {
+		f.move("moved", f.others(f.owner("moved", 0))[i%2])
+		tr.flows(1)
+		longest = max(longest, tr.pulse.pause())
+	}
+	moved := time.Since(began)
+	heard := tr.proves(f.door)
+	heard.inTurn(t)
+	if len(heard.gaps) > 0 {
+		t.Errorf("moves left gaps: %v", heard.gaps)
+	}
+	read := time.Since(began) - moved
+	f.short("moved")
+	t.Logf("%d moves in %v, %d messages, longest pause %v; read back in %v, few ranges after %v more", moves, moved, tr.l.count(), longest, read, time.Since(began)-moved-read)
+}
+
+// short waits until a topic has fewer than ten ranges, none orphaned.
+func (f *fleet) short(topic string) {
+	f.t.Helper()
+	f.settled(topic)
+	nothingMissing(f.t, readyWithin, func() string {
+		if n := len(f.partition(topic, 0).Ranges); n >= 10 {
+			return fmt.Sprintf("%d ranges", n)
+		}
+		return ""
+	})
+}
+
+// TestMoveHistoryIsRead: right after a move older offsets are read from the old owner; when the copy is complete the old
+// one is released and may die.
+func TestMoveHistoryIsRead(t *testing.T) {
+	f := startCluster(t, 3, options{})
+	f.create("old", 1)
+	first := f.owner("old", 0)
+	sendEach(t, f.produce("old"), 0, 500, 1000)
+	second := f.others(first)[0]
+	f.move("old", second)
+	f.holds("old", 500, 1000)
+	nothingMissing(t, readyWithin, func() string {
+		for _, r := range f.partition("old", 0).Ranges {
+			if slices.Contains(r.Stores, first.name) || !slices.Contains(r.Stores, second.name) {
+				return fmt.Sprintf("ranges %+v", f.partition("old", 0).Ranges)
+			}
+		}
+		return ""
+	})
+	first.kill()
+	f.holds("old", 500, 1000)
+	first.start()
+}
+
+// TestMoveToBusyOrDeadBroker: a move to a broker that is away fails in words, and the topic goes on where it is.
+func TestMoveToDeadBroker(t *testing.T) {
+	f := startCluster(t, 3, options{})
+	f.create("stays", 1)
+	tr := carry(t, f.door, "stays", 500)
+	owner := f.owner("stays", 0)
+	dead := f.others(owner)[0]
+	dead.kill()
+	r := owner.run(nil, "topic", "move", "stays", "--to", dead.name, "--timeout", "40s")
+	if r.code == 0 || r.stderr == "" {
+		t.Errorf("a move to a dead broker said %q with %d", r.stderr, r.code)
+	}
+	if now := f.owner("stays", 0); now != owner {
+		t.Errorf("owned by %s", now.name)
+	}
+	dead.start()
+	tr.flows(200)
+	tr.proves(f.door).inTurn(t)
+}
+
+// moveSteps are the steps of a move, as the source names them.
+func moveSteps(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob("../broker/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := regexp.MustCompile(`\.At\("((?:move|copy)\.[a-z-]+)"\)`)
+	steps := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range at.FindAllSubmatch(text, -1) {
+			steps[string(m[1])] = true
+		}
+	}
+	delete(steps, "move.aborted") // no move that succeeds gets there
+	if len(steps) < 3 {
+		t.Fatalf("the broker names only %v", steps)
+	}
+	return slices.Sorted(maps.Keys(steps))
+}
+
+// TestMoveKilledAtEveryStep kills each broker at each step of a move that it reaches, under load. Whatever dies: nothing
+// is lost, and nothing stays half-way (L2).
+func TestMoveKilledAtEveryStep(t *testing.T) {
+	f := startCluster(t, 3, options{build: &build{tags: "faults"}})
+	f.create("hurt", 1)
+	tr := carry(t, f.door, "hurt", 500)
+	killed := map[string]int{}
+	for _, step := range moveSteps(t) {
+		for role, pick := range map[string]func(from, to *broker) *broker{
+			"source": func(from, _ *broker) *broker { return from },
+			"target": func(_, to *broker) *broker { return to },
+		} {
+			from := f.owner("hurt", 0)
+			to := f.others(from)[0]
+			victim := pick(from, to)
+			victim.tell("kill %s", step)
+			other := f.others(victim)[0]
+			other.run(nil, "topic", "move", "hurt", "--to", to.name, "--timeout", "10s") // may fail, in words
+			if died := waitEnd(victim, 3*time.Second); died {
+				killed[role+" at "+step]++
+				victim.start()
+			} else {
+				victim.tell("go %s", step)
+			}
+			f.settled("hurt")
+			tr.flows(100)
+		}
+	}
+	if len(killed) < len(moveSteps(t)) {
+		t.Errorf("of the steps %v brokers died only at %v", moveSteps(t), killed)
+	}
+	tr.proves(f.door)
+	t.Logf("killed %v", killed)
+}
+
+func waitEnd(b *broker, d time.Duration) bool {
+	_, err := b.process.wait(d)
+	return err == nil
+}
+
+// TestMoveLeaderDies kills the leader while a move is on: the next leader ends what it began.
+func TestMoveLeaderDies(t *testing.T) {
+	f := startCluster(t, 3, options{build: &build{tags: "faults"}})
+	f.create("ended", 1)
+	leader := f.leader()
+	f.place("ended", f.others(leader)[0])
+	tr := carry(t, f.door, "ended", 500)
+	from := f.owner("ended", 0)
+	to := f.others(leader, from)[0]
+	const step = "move.paused"
+	from.tell("wait %s", step)
+	moving := make(chan result, 1)
+	go func() { moving <- to.run(nil, "topic", "move", "ended", "--to", to.name) }() // returns when the move is over or given up
+	eventually(t, readyWithin, "the move is on", func() bool { return from.reached(step) > 0 })
+	leader.kill()
+	from.tell("go %s", step)
+	if r := <-moving; r.code != 0 {
+		t.Logf("the move said: %s", r.stderr)
+	}
+	leader.start()
+	f.settled("ended")
+	tr.flows(200)
+	tr.proves(f.door)
+	if owner := f.owner("ended", 0); owner != to && owner != from {
+		t.Errorf("owned by %s", owner.name)
+	}
+}
+
+// TestDrain empties a broker of many topics under light load (`broker drain`), then takes it out.
+func TestDrain(t *testing.T) {
+	f := startCluster(t, 3, options{build: &build{}})
+	topics := scaled(1000)
+	for i := range topics {
+		f.create(fmt.Sprintf("d%d", i), 1)
+	}
+	tr := carry(t, f.door, "d0", 200)
+	victim := f.owner("d0", 0)
+	for i := range topics {
+		f.place(fmt.Sprintf("d%d", i), victim)
+	}
+	from := time.Now()
+	r := f.others(victim)[0].must(nil, "broker", "drain", victim.name)
+	took := time.Since(from)
+	if !strings.Contains(string(r.stdout), "drained") {
+		t.Errorf("said %q", r.stdout)
+	}
+	for _, b := range f.status().Brokers {
+		if b.Name == victim.name && (b.Partitions > 0 || b.OnlyCopies > 0 || b.State != "drained") {
+			t.Errorf("drained it is %+v", b)
+		}
+	}
+	f.others(victim)[0].must(nil, "broker", "remove", victim.name, "--yes")
+	victim.kill()
+	tr.flows(100)
+	tr.proves(f.door).inTurn(t)
+	t.Logf("%d topics left in %v", topics, took)
+}
+
+// TestRollingRestartKeepsVotes: a broker that was stopped in order stays a member with its vote.
+func TestRollingRestartKeepsVotes(t *testing.T) {
+	f := startCluster(t, 3, options{})
+	b := f.others(f.leader())[0]
+	b.stop(readyWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
+	defer cancel()
+	list, err := f.control().BrokerList(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list.Brokers {
+		if !s.Voter || s.Name == b.name && s.State != "stopped" {
+			t.Errorf("after the stop of %s: %+v", b.name, s)
+		}
+	}
+	b.start()
+	eventually(t, readyWithin, "it is active again", func() bool {
+		for _, s := range f.status().Brokers {
+			if s.Name == b.name {
+				return s.State == "active" && s.Voter
+			}
+		}
+		return false
+	})
+}
