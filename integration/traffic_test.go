@@ -215,12 +215,6 @@ func (a *audience) message(m client.Message) {
 	a.next = max(a.next, m.Offset+1)
 }
 
-func (a *audience) count() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.at)
-}
-
 // lacks names what was acknowledged and not handed out.
 func (a *audience) lacks(l *ledger) string {
 	a.mu.Lock()
