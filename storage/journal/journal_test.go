@@ -18,7 +18,6 @@ type rig struct {
 	t    *testing.T
 	home hotdir.Dir
 	j    *Journal
-	next uint64
 }
 
 func newRig(t *testing.T) *rig {
