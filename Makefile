@@ -19,6 +19,7 @@ BUILDFLAGS := -trimpath -buildvcs=false -ldflags=-buildid=
 FUZZTIME ?= 3s
 MINUTES  ?= 1
 SEED     ?= 1
+BROKERS  ?= 3
 # Figures allow their bounds times this much; CI, on a shared machine, uses 5.
 FIGURES_SLACK ?= 1
 # `make test PKGS=./storage/...` looks at a part.
@@ -92,9 +93,9 @@ bench:
 cluster:
 	@scripts/cluster
 
-# The last line is the verdict.
+# Three brokers, or one with BROKERS=1. The last line is the verdict.
 chaos:
-	@scripts/chaos $(MINUTES) $(SEED)
+	@BROKERS=$(BROKERS) scripts/chaos $(MINUTES) $(SEED)
 
 # Builds the program in two folders and compares the bytes.
 reproducible:
