@@ -159,7 +159,7 @@ func (c *Client) redial(address string, last *link) *link {
 	c.wg.Go(func() { // returns when the connection stands, cannot be made, or the Client is closed
 		defer close(l.ready)
 		if l.err = pause(c.life, wait); l.err == nil {
-			l.conn, l.err = connect(c.life, &c.cfg, address, &c.wg)
+			l.conn, l.err = connect(c.life, c, address)
 		}
 		if l.err != nil {
 			l.fails, l.failed = l.fails+1, time.Now()
@@ -195,16 +195,27 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // any returns a connection to some broker: one that stands, or else the first
-// of the Client's addresses that answers.
+// of the Client's addresses that answers. One that is doubted comes last.
 func (c *Client) any(ctx context.Context) (*conn, error) {
+	var doubted *conn
 	c.mu.Lock()
 	for _, l := range c.links {
-		if !l.pending() && !l.over() {
+		if l.pending() || l.over() {
+			continue
+		}
+		if !l.conn.doubtful() {
 			c.mu.Unlock()
 			return l.conn, nil
 		}
+		doubted = l.conn
 	}
 	c.mu.Unlock()
+	if doubted != nil {
+		if other, err := c.elsewhere(ctx); err == nil || ctx.Err() != nil {
+			return other, err
+		}
+		return doubted, nil
+	}
 	var errs []error
 	for _, a := range c.addrs {
 		conn, err := c.conn(ctx, a)

@@ -29,6 +29,9 @@ type conn struct {
 	over    chan struct{} // closed once all that hung on the connection was told
 	pulse   *time.Timer
 
+	doubted  atomic.Int64 // until when others are asked before this broker, Unix nanoseconds
+	checking atomic.Bool  // recheck runs
+
 	mu    sync.Mutex // guards what follows
 	wake  sync.Cond  // the writer: there is something to do
 	out   outbox
@@ -61,6 +64,7 @@ func (m *meter) Read(p []byte) (int, error) {
 // call is a request whose answer somebody waits for.
 type call struct {
 	op     string
+	about  place // the partition, if it is about one
 	want   protocol.Type
 	decode func(protocol.Frame) error // on the reading goroutine; nil: nothing to decode
 	done   chan error                 // of capacity one; nil: nobody waits
@@ -78,7 +82,8 @@ func (k *call) finish(err error) {
 }
 
 // connect dials address, exchanges HELLO and starts the connection.
-func connect(ctx context.Context, cfg *Config, address string, wg *sync.WaitGroup) (*conn, error) {
+func connect(ctx context.Context, of *Client, address string) (*conn, error) {
+	cfg := &of.cfg
 	ctx, cancel := context.WithTimeout(ctx, min(dialTimeout, cfg.Timeout))
 	defer cancel()
 	nc, err := cfg.Dialer(ctx, "tcp", address)
@@ -100,7 +105,7 @@ func connect(ctx context.Context, cfg *Config, address string, wg *sync.WaitGrou
 		_ = nc.Close() // nothing was sent that could be lost
 		return nil, err
 	}
-	c.start(wg)
+	c.start(of)
 	return c, nil
 }
 
@@ -159,28 +164,29 @@ func (c *conn) adopt(own batch.Limits) {
 }
 
 // start runs the two goroutines.
-func (c *conn) start(wg *sync.WaitGroup) {
+func (c *conn) start(of *Client) {
 	var writer sync.WaitGroup
 	writer.Go(c.write) // returns when the connection is over
-	wg.Go(func() {     // returns when the connection is over and everything that hung on it was told
+	of.wg.Go(func() {  // returns when the connection is over and everything that hung on it was told
 		err := c.read()
 		c.fail(err)
 		writer.Wait()
 		c.farewell()
 	})
-	c.beat()
+	c.beat(of)
 }
 
 // beat sends heartbeats and finds a peer that sends none. It is a timer, not a goroutine.
-func (c *conn) beat() {
+func (c *conn) beat(of *Client) {
 	every := time.Duration(c.hello.HeartbeatMS) * time.Millisecond
 	if every <= 0 {
 		every = 3 * time.Second
 	}
 	dead := min(3*every, deadAfter)
-	tick := min(every, dead/9)
+	tick := min(every, dead/18)
 	var read, frames, written uint64
 	heard, spoke := time.Now(), time.Now()
+	var quiet silence
 	pulse := func() {
 		now := time.Now()
 		// A frame that never ends is no sign of life, however it trickles.
@@ -198,6 +204,9 @@ func (c *conn) beat() {
 		if silent := now.Sub(heard); silent >= dead {
 			c.failLocked(fmt.Errorf("nothing heard for %v: the peer is dead", silent.Round(time.Millisecond)))
 			return
+		}
+		if quiet.judge(c, heard, now) && c.checking.CompareAndSwap(false, true) {
+			of.wg.Go(func() { of.recheck(c) }) // returns when others have answered, or not in time
 		}
 		if now.Sub(spoke) >= every-tick && len(c.out.frames) == 0 {
 			c.out.frames = protocol.AppendFrame(c.out.frames, protocol.TypePing, 0, nil, nil)

@@ -228,6 +228,7 @@ func (c *conn) refused(f protocol.Frame) error {
 	if err := e.Decode(f.Header); err != nil {
 		return err
 	}
+	c.doubtRefusal(e)
 	switch {
 	case f.ID == 0:
 		return e

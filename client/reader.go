@@ -252,7 +252,7 @@ func (f *feed) fetch(ctx context.Context, wait time.Duration) (res fetched, err 
 		MaxBytes: r.cfg.FetchBytes, WaitMS: int(wait.Milliseconds()),
 	}
 	err = f.conn.call(ctx, protocol.TypeFetch, q, nil, &call{
-		op: f.op(), want: protocol.TypeFetchOK,
+		op: f.op(), about: place{r.topic, f.partition}, want: protocol.TypeFetchOK,
 		decode: func(fr protocol.Frame) error {
 			res.body = bytes.Clone(fr.Body)
 			return res.ok.Decode(fr.Header)
