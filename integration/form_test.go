@@ -105,15 +105,13 @@ func TestFormAloneIsNotReady(t *testing.T) {
 	f := newFleet(t, 3, options{build: &build{}})
 	b := f.brokers[0]
 	b.launch()
-	code, text := 0, ""
-	eventually(t, readyWithin, "it says that it waits", func() bool {
-		code, text = get("http://" + b.host + ":8650/readyz")
-		return code != 0
+	nothingMissing(t, readyWithin, func() string {
+		code, text := get("http://" + b.host + ":8650/readyz")
+		if code != 503 || !strings.Contains(text, f.brokers[1].host) && !strings.Contains(text, "waiting") {
+			return fmt.Sprintf("a broker without its seeds answers %d %q", code, text)
+		}
+		return ""
 	})
-	rest(t.Context(), time.Second)
-	if code != 503 || !strings.Contains(text, f.brokers[1].host) && !strings.Contains(text, "waiting") {
-		t.Errorf("ready says %d %q of a broker without its seeds", code, text)
-	}
 	if b.process.ended() {
 		t.Fatal(b.ending())
 	}

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -134,4 +135,28 @@ func TestIdentityStandaloneBecomesFirst(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(first.dir, "cluster")); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestIdentitySecondCopy: a copy of a data directory on another address is refused while the first runs, which is not
+// disturbed (R9).
+func TestIdentitySecondCopy(t *testing.T) {
+	f := newFleet(t, 4, options{build: &build{}})
+	copied, second := f.brokers[2], f.brokers[3]
+	f.founders(3)
+	f.brokers = f.brokers[:3]
+	f.start()
+	f.one("copied")
+	copied.kill()
+	if out, err := exec.Command("cp", "-a", copied.dir, second.dir).CombinedOutput(); err != nil {
+		t.Fatalf("copy: %v %s", err, out)
+	}
+	copied.start()
+	text := second.refusal()
+	if !strings.Contains(text, "copy") && !strings.Contains(text, "same") && !strings.Contains(text, "another process") {
+		t.Errorf("refused with %q", text)
+	}
+	if copied.process.ended() {
+		t.Errorf("the first one ended: %s", copied.ending())
+	}
+	f.holds("copied", 3, 100)
 }

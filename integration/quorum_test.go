@@ -176,3 +176,32 @@ func TestQuorumNotReadyWithout(t *testing.T) {
 	})
 	f.one("again")
 }
+
+// TestQuorumDeadCannotVoteAgain: after a recovery a broker of the lost majority that comes back is of an older history:
+// it does not vote, and changes nothing.
+func TestQuorumDeadCannotVoteAgain(t *testing.T) {
+	f := startCluster(t, 3, options{build: &build{}})
+	f.create("saved", 1)
+	survivor, back := f.brokers[0], f.brokers[1:]
+	f.place("saved", survivor)
+	sendEach(t, f.produce("saved"), 0, 20, 100)
+	for _, b := range f.brokers {
+		b.kill()
+	}
+	survivor.must(nil, "cluster", "recover", "--data-dir", survivor.dir, "--yes")
+	survivor.start()
+	for _, b := range back {
+		b.launch() // two of the old three: a majority by what they remember
+	}
+	rest(t.Context(), 8*time.Second)
+	s := survivor.askStatus()
+	if s == nil || s.Leader != survivor.name {
+		t.Fatalf("the recovered broker says %+v", s)
+	}
+	for _, b := range s.Brokers {
+		if b.Name != survivor.name && b.Voter {
+			t.Errorf("%s votes", b.Name)
+		}
+	}
+	survivor.holds("saved", 20, 100)
+}
