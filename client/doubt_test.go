@@ -30,6 +30,13 @@ func two(t *testing.T) (c *Client, first, second *fake) {
 	return c, first, second
 }
 
+// soon bounds a wait by more than any of these may take.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // TestPausedOwnerIsLeft: the owner falls silent with its connections standing, and the topic is served elsewhere.
 func TestPausedOwnerIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -41,23 +48,23 @@ func TestPausedOwnerIsLeft(t *testing.T) {
 		}
 		part := second.topics["/default/a"].parts[0]
 		part.put("x") // what both have of before
-		if _, err := p.Send(t.Context(), text("x")); err != nil {
+		if _, err := p.Send(soon(t), text("x")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Next(t.Context()); err != nil {
+		if _, err := r.Next(soon(t)); err != nil {
 			t.Fatal(err)
 		}
 		var paused atomic.Bool
 		first.intercept(func(*fakeConn, protocol.Frame) bool { return paused.Load() })
 		paused.Store(true)
 		began := time.Now()
-		if _, err := p.Send(t.Context(), text("y")); err != nil {
+		if _, err := p.Send(soon(t), text("y")); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > 4*time.Second {
 			t.Errorf("the new owner was found after %v", took)
 		}
-		if m, err := r.Next(t.Context()); err != nil || string(m.Payload) != "y" {
+		if m, err := r.Next(soon(t)); err != nil || string(m.Payload) != "y" {
 			t.Errorf("read %q, %v", m.Payload, err)
 		}
 		if took := time.Since(began); took > 4*time.Second {
@@ -85,7 +92,7 @@ func TestOwnerCutOffIsLeft(t *testing.T) {
 			return false
 		})
 		began := time.Now()
-		if _, err := p.Send(t.Context(), text("x")); err != nil {
+		if _, err := p.Send(soon(t), text("x")); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > 500*time.Millisecond {
@@ -114,7 +121,7 @@ func TestDoubtedBrokerIsAskedAfterAll(t *testing.T) {
 			}
 			return false
 		})
-		if _, err := p.Send(t.Context(), text("x")); err != nil {
+		if _, err := p.Send(soon(t), text("x")); err != nil {
 			t.Error(err)
 		}
 		if got := first.topics["/default/a"].parts[0].payloads(); len(got) != 1 {
