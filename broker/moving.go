@@ -240,21 +240,29 @@ func (w *pausing) end() {
 	}
 }
 
-// awaitMove waits for the outcome of a move, until ctx or the timer ends; false: it did not come.
-func (p *partition) awaitMove(ctx context.Context, timeout *time.Timer) bool {
+// awaitMove waits for the outcome of a move, until ctx or the timer ends. Its
+// error says why it is no use to try again. A partition that is served no more
+// has a log that stays paused until it is closed.
+func (p *partition) awaitMove(ctx context.Context, timeout *time.Timer) error {
 	p.mu.Lock()
-	over := p.pausing.over
+	over, why := p.pausing.over, p.over
 	p.mu.Unlock()
-	if over == nil {
-		return true
+	if why != nil {
+		return why
+	}
+	var again <-chan time.Time
+	if over == nil { // it ended since the log refused
+		again = time.After(servedPoll)
 	}
 	select {
 	case <-over:
-		return true
+		return nil
+	case <-again:
+		return nil
 	case <-timeout.C:
 	case <-ctx.Done():
 	}
-	return false
+	return p.movingError()
 }
 
 // movingError refuses what met a move that takes long. Nothing is stored.
@@ -271,8 +279,8 @@ func (p *partition) afterMove(ctx context.Context, do func() error) error {
 		if !errors.Is(err, storage.ErrPaused) {
 			return err
 		}
-		if !p.awaitMove(ctx, timeout) {
-			return p.movingError()
+		if err := p.awaitMove(ctx, timeout); err != nil {
+			return err
 		}
 	}
 }

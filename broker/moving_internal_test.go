@@ -1,0 +1,61 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/storage"
+)
+
+// What met a move is refused with the reason once the partition is served no
+// more, though its log stays paused; nobody spins on it.
+func TestWhatMeetsAMoveOfAClosedPartitionIsRefused(t *testing.T) {
+	why := protocol.Errorf(protocol.CodeShuttingDown, "over")
+	for name, end := range map[string]func(*partition){
+		"closed before":    func(p *partition) { p.close(why) },
+		"closed meanwhile": func(p *partition) { time.AfterFunc(time.Millisecond, func() { p.close(why) }) },
+		"let go":           func(p *partition) { p.stopSubscriptions(why) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &partition{}
+				p.pause()
+				end(p)
+				if tries, err := tryPaused(p, t.Context()); !errors.Is(err, why) || tries > 2 {
+					t.Errorf("after %d tries: %v", tries, err)
+				}
+			})
+		})
+	}
+}
+
+// However a log came to stay paused, a producer waits for it only so long.
+func TestPausedLogIsNotWaitedForForEver(t *testing.T) {
+	moving := &protocol.Error{Code: protocol.CodeMoving}
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if tries, err := tryPaused(&partition{}, t.Context()); !errors.Is(err, moving) || time.Since(began) > 2*pauseWait {
+			t.Errorf("after %d tries, %v: %v", tries, time.Since(began), err)
+		}
+	})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if tries, err := tryPaused(&partition{}, ended); !errors.Is(err, moving) || tries > 2 {
+		t.Errorf("after %d tries: %v", tries, err)
+	}
+}
+
+// tryPaused is an append to a log that stays paused.
+func tryPaused(p *partition, ctx context.Context) (tries int, err error) {
+	err = p.afterMove(ctx, func() error {
+		if tries++; tries > 10_000 {
+			return errors.New("it spins")
+		}
+		return storage.ErrPaused
+	})
+	return tries, err
+}
