@@ -322,10 +322,11 @@ func (b *Broker) maxFrame() int { return b.cfg.Limits.Batch + 64<<10 }
 // acknowledged is on disk already; cursors are committed, partitions sealed,
 // files closed. It goes on after an error and returns them all.
 func (b *Broker) Close() error {
+	end := time.Now().Add(b.cfg.Peers.Shutdown)
 	if b.ready.Load() {
 		b.handOverAll()
 	}
-	return b.shut(b.seal)
+	return b.shut(func(parts map[partitionKey]*partition) error { return b.seal(parts, time.Until(end)-closeTime) })
 }
 
 // shut closes everything; parting, if there is one, is called for what was
@@ -375,52 +376,4 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
-}
-
-// sealTime bounds what a stop waits for the metadata.
-const sealTime = 10 * time.Second
-
-// seal commits the last cursors and the exact ends of all partitions.
-func (b *Broker) seal(parts map[partitionKey]*partition) error {
-	if b.meta == nil || b.store == nil || b.store.Err() != nil || b.self() == (state.Owner{}) {
-		return nil
-	}
-	limit := min(sealTime, b.cfg.Peers.Shutdown/2)
-	if _, known := b.meta.Leader(); !known {
-		limit = min(limit, time.Second)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	b.cursors.commit(ctx)
-	var entries []state.PartitionUpdate
-	for _, p := range parts {
-		if p.log == nil {
-			continue
-		}
-		if p.log.Next() != p.log.Committed() {
-			continue // something is still on its way: the next start finds the end by itself
-		}
-		entries = append(entries, state.PartitionUpdate{
-			Topic: p.key.topic, Partition: p.key.n, Epoch: p.epoch, Floor: p.log.Committed(), Seal: true, End: p.log.Committed(),
-		})
-	}
-	errs, err := b.proposeEach(ctx, &state.UpdatePartitions{Entries: entries}, len(entries))
-	if errors.Is(err, meta.ErrNotLeader) || errors.Is(err, meta.ErrUnknown) {
-		// The last ones of a cluster to stop have no majority any more. The ends are exact on disk.
-		b.log.Warn("the stop is not noted in the metadata: they have no leader", "err", err)
-		return nil
-	}
-	for _, e := range errs {
-		if e != nil && !errors.Is(e, state.ErrStaleEpoch) && !errors.Is(e, state.ErrNotFound) { // another's by now, or deleted
-			err = errors.Join(err, e)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("seal partitions: %w", err)
-	}
-	_, err = b.propose(ctx, &state.SetStore{Owner: b.self(), Status: state.StoreActive, Clean: true})
-	if err != nil {
-		return fmt.Errorf("note the clean stop: %w", err)
-	}
-	return nil
 }

@@ -3,9 +3,11 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/danubemq/danube/cluster"
+	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 )
 
@@ -16,13 +18,43 @@ const lastWords = 2 * time.Second
 // take: who keeps it can hand over all the same.
 const transferShare = 10
 
+// leaderShare is the part of the time for a stop for which handing over goes on without a leader of the metadata.
+const leaderShare = 8
+
+// whileLed returns a context that ends after limit, and before that once no
+// leader of the metadata was known for so long: the last brokers of a cluster to
+// stop have no majority any more, and nothing to wait for.
+func (b *Broker) whileLed(limit, leaderless time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	go func() { // returns when ctx ends
+		tick := time.NewTicker(leaderPoll)
+		defer tick.Stop()
+		for led := time.Now(); ; {
+			select {
+			case now := <-tick.C:
+				if _, known := b.meta.Leader(); known {
+					led = now
+				} else if now.Sub(led) >= leaderless {
+					cancel()
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+// leaderPoll is how often a stop looks whether there is a leader.
+const leaderPoll = 50 * time.Millisecond
+
 // handOverAll moves what this broker owns to others before it stops, as planned
 // moves, so that nobody waits for a lease to run out. What is left when the time
 // is over, or finds no taker, is sealed by the caller. Nothing here is an error:
 // whatever fails, the next owner takes over.
 func (b *Broker) handOverAll() {
 	limit := b.cfg.Peers.Shutdown
-	ctx, cancel := context.WithTimeout(context.Background(), max(limit-lastWords, limit/2))
+	ctx, cancel := b.whileLed(max(limit-lastWords, limit/2), limit/leaderShare)
 	defer cancel()
 	if b.store.Err() != nil || len(b.takers()) == 0 {
 		return
@@ -101,4 +133,66 @@ func (b *Broker) moveOff(ctx context.Context) (left, asked int) {
 		wait(ctx, 100*time.Millisecond)
 	}
 	return left, len(parts)
+}
+
+const (
+	// sealTime bounds what a stop waits for the metadata.
+	sealTime = 10 * time.Second
+	// sealLeaderless bounds it where there is no leader.
+	sealLeaderless = time.Second
+	// leastSealTime is what is left for it even if the time for the stop is over.
+	leastSealTime = 250 * time.Millisecond
+	// closeTime is the part of the time for a stop that is kept for the closing of files and connections.
+	closeTime = time.Second
+)
+
+// seal commits the last cursors and the exact ends of all partitions within a
+// time. Without a majority of the metadata the stop is clean all the same: the
+// ends are exact on disk, and the next start finds them.
+func (b *Broker) seal(parts map[partitionKey]*partition, within time.Duration) error {
+	if b.meta == nil || b.store == nil || b.store.Err() != nil || b.self() == (state.Owner{}) {
+		return nil
+	}
+	ctx, cancel := b.whileLed(max(min(sealTime, b.cfg.Peers.Shutdown/2, within), leastSealTime), sealLeaderless)
+	defer cancel()
+	b.cursors.commit(ctx)
+	err := b.sealAll(ctx, parts)
+	if err == nil {
+		if _, err = b.propose(ctx, &state.SetStore{Owner: b.self(), Status: state.StoreActive, Clean: true}); err != nil {
+			err = fmt.Errorf("note the clean stop: %w", err)
+		}
+	}
+	for _, harmless := range []error{meta.ErrNotLeader, meta.ErrUnknown, meta.ErrBusy, state.ErrFenced} {
+		if errors.Is(err, harmless) {
+			b.log.Warn("the stop is not noted in the metadata; the next start finds the ends by itself", "err", err)
+			return nil
+		}
+	}
+	return err
+}
+
+// sealAll commits the exact ends of partitions.
+func (b *Broker) sealAll(ctx context.Context, parts map[partitionKey]*partition) error {
+	var entries []state.PartitionUpdate
+	for _, p := range parts {
+		if p.log == nil {
+			continue
+		}
+		if p.log.Next() != p.log.Committed() {
+			continue // something is still on its way: the next start finds the end by itself
+		}
+		entries = append(entries, state.PartitionUpdate{
+			Topic: p.key.topic, Partition: p.key.n, Epoch: p.epoch, Floor: p.log.Committed(), Seal: true, End: p.log.Committed(),
+		})
+	}
+	errs, err := b.proposeEach(ctx, &state.UpdatePartitions{Entries: entries}, len(entries))
+	for _, e := range errs {
+		if e != nil && !errors.Is(e, state.ErrStaleEpoch) && !errors.Is(e, state.ErrNotFound) { // another's by now, or deleted
+			err = errors.Join(err, e)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("seal partitions: %w", err)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,5 +166,36 @@ func TestAcknowledgedIsNotDeliveredAgainAfterAMove(t *testing.T) {
 	}
 	if len(acked) != messages {
 		t.Errorf("%d of %d messages", len(acked), messages)
+	}
+}
+
+// All brokers of a cluster are stopped one after the other. The last ones have
+// no majority to tell of it: that is a clean stop all the same, and a quick one,
+// with the time for a stop as it is by default; nothing is lost by it.
+func TestAllBrokersStopInTurn(t *testing.T) {
+	for name, topics := range map[string]int{"with topics": 4, "empty": 0} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 3, func(c *broker.Config) { c.Peers.Shutdown = 30 * time.Second })
+			for i := range topics {
+				publish(t, f.dial(0), fmt.Sprintf("stopped-%d", i), 0, 10)
+			}
+			for i := range f.nodes {
+				began := time.Now()
+				f.stop(i)
+				if took := time.Since(began); took > 8*time.Second {
+					t.Errorf("n%d took %v to stop", i+1, took)
+				} else {
+					t.Logf("n%d stopped after %v", i+1, took)
+				}
+			}
+			var starting sync.WaitGroup
+			for i := range f.nodes {
+				starting.Go(func() { f.start(i) })
+			}
+			starting.Wait()
+			for i := range topics {
+				consume(t, f.dial(0), fmt.Sprintf("stopped-%d/s", i), 0, 10)
+			}
+		})
 	}
 }
