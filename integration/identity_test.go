@@ -101,17 +101,6 @@ func (b *broker) rehouse(host string) {
 	b.host, b.ready = host, nil
 }
 
-func (f *fleet) storeOf(b *broker) string {
-	f.t.Helper()
-	for _, s := range f.status().Brokers {
-		if s.Name == b.name {
-			return s.Store
-		}
-	}
-	f.t.Fatalf("%s is not in the cluster", b.name)
-	return ""
-}
-
 // TestIdentityStandaloneBecomesFirst: the data directory of a broker that stood alone is the first of a cluster, with its
 // topics.
 func TestIdentityStandaloneBecomesFirst(t *testing.T) {

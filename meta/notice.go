@@ -14,7 +14,6 @@ import (
 // progress is what one follower acknowledged in one term.
 type progress struct {
 	header raft.RPCHeader
-	leader []byte
 	term   uint64 // of the leader
 	index  uint64 // last entry acknowledged in that term
 	logged uint64 // its term
@@ -44,7 +43,7 @@ func (t *transport) acknowledged(id raft.ServerID, target raft.ServerAddress, ar
 	f.address = target
 	p := &f.progress
 	if args.Term != p.term {
-		*p = progress{header: args.RPCHeader, leader: args.Leader, term: args.Term}
+		*p = progress{header: args.RPCHeader, term: args.Term}
 	}
 	p.told = max(p.told, args.LeaderCommitIndex)
 	if n := len(args.Entries); n > 0 {
@@ -91,7 +90,7 @@ func (t *transport) tell(f *follower) {
 			continue
 		}
 		args := &raft.AppendEntriesRequest{
-			RPCHeader: p.header, Term: p.term, Leader: p.leader,
+			RPCHeader: p.header, Term: p.term,
 			PrevLogEntry: p.index, PrevLogTerm: p.logged, LeaderCommitIndex: commit,
 		}
 		var resp raft.AppendEntriesResponse

@@ -112,8 +112,3 @@ func completeAddress(addr string) (string, error) {
 	}
 	return addr, nil
 }
-
-// atOffset is the position at an offset.
-func atOffset(n uint64) protocol.Position {
-	return protocol.Position{Kind: protocol.AtOffset, Offset: n}
-}
