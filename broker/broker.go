@@ -107,13 +107,15 @@ func (b *Broker) open(ctx context.Context) error {
 	if err := b.openData(ctx); err != nil {
 		return errors.Join(err, closeListener(peers))
 	}
+	if err := b.openCluster(ctx, peers); err != nil {
+		return err
+	}
 	for _, step := range []func(context.Context) error{
-		func(ctx context.Context) error { return b.openCluster(ctx, peers) },
 		b.openMeta, b.control, b.register,
 		b.attach, // before the logs are recovered: that may take longer than the leader waits
 		b.openPartitions,
 	} {
-		if err := step(ctx); err != nil {
+		if err := whileMember(ctx, b.cluster, step); err != nil {
 			return err
 		}
 	}

@@ -56,7 +56,7 @@ func (b *Broker) handOverAll() {
 	limit := b.cfg.Peers.Shutdown
 	ctx, cancel := b.whileLed(max(limit-lastWords, limit/2), limit/leaderShare)
 	defer cancel()
-	if b.store.Err() != nil || len(b.takers()) == 0 {
+	if b.store.Err() != nil || b.cluster.Err() != nil || len(b.takers()) == 0 {
 		return
 	}
 	began := time.Now()
@@ -150,8 +150,8 @@ const (
 // time. Without a majority of the metadata the stop is clean all the same: the
 // ends are exact on disk, and the next start finds them.
 func (b *Broker) seal(parts map[partitionKey]*partition, within time.Duration) error {
-	if b.meta == nil || b.store == nil || b.store.Err() != nil || b.self() == (state.Owner{}) {
-		return nil
+	if b.meta == nil || b.store == nil || b.store.Err() != nil || b.self() == (state.Owner{}) || b.cluster.Err() != nil {
+		return nil // there is nothing to say, or nothing that is this broker's to say
 	}
 	ctx, cancel := b.whileLed(max(min(sealTime, b.cfg.Peers.Shutdown/2, within), leastSealTime), sealLeaderless)
 	defer cancel()

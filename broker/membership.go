@@ -167,31 +167,38 @@ func (b *Broker) openMeta(ctx context.Context) error {
 	}
 	b.metaOpen.Store(true)
 	b.cluster.Opened(b.meta)
-	if err := b.awaitLeader(ctx); err != nil {
+	if err := b.meta.WaitReady(ctx); err != nil {
 		return err
 	}
 	// What is read first is read behind a barrier in the leader's term (R6).
 	return b.meta.Barrier(ctx)
 }
 
-// standingEvery is how often a broker that waits for a leader looks whether it is still of the cluster.
-const standingEvery = time.Second
+// standing is where a broker hears that it must stop, as package cluster does it.
+type standing interface {
+	Failed() <-chan struct{} // closed with Err
+	Err() error
+}
 
-// awaitLeader waits for a leader of the metadata. A broker without which the
-// cluster goes on never hears of one: the others say so.
-func (b *Broker) awaitLeader(ctx context.Context) error {
-	for {
-		while, cancel := context.WithTimeout(ctx, standingEvery)
-		err := b.meta.WaitReady(while)
-		over := while.Err() != nil
-		cancel()
-		if err == nil || ctx.Err() != nil || !over {
-			return err
+// whileMember does a step of the start until it is known that this broker must
+// not be: it is not of the cluster, or not the only one on its data directory. A
+// broker without which the cluster goes on never hears of a leader, and would
+// wait for one for ever.
+func whileMember(ctx context.Context, c standing, step func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // returns when ctx ends
+		select {
+		case <-c.Failed():
+			cancel()
+		case <-ctx.Done():
 		}
-		if err := b.cluster.Err(); err != nil {
-			return err
-		}
+	}()
+	err := step(ctx)
+	if over := c.Err(); over != nil {
+		return over
 	}
+	return err
 }
 
 func (b *Broker) removedError(self state.StoreID) error {
