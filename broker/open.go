@@ -119,19 +119,26 @@ func (b *Broker) foreign(p *state.Partition) bool {
 }
 
 // facts are what the metadata says of a partition, as the store takes it. An
-// open range of other stores is left out: nothing of it is here.
+// open range of other stores is left out: nothing of it is here. Then what was
+// acknowledged is expected here only as far as a range says where it lies: what
+// is ORPHANED above is known to be missing, and no damage of this disk.
 func (b *Broker) facts(t *state.Topic, p *state.Partition) storage.Facts {
 	f := storage.Facts{
 		ID:    storage.PartitionID{Topic: p.Topic, Partition: p.Number},
 		Topic: t.Name, LogStart: p.LogStart, Floor: p.Floor,
 	}
 	self := b.self().Store
+	held, open := uint64(0), false
 	for i := range p.Ranges {
 		r := &p.Ranges[i]
 		here := slices.Contains(r.Stores, self)
-		if r.Status == state.RangeOpen && !here {
-			f.Floor = min(f.Floor, r.Start)
+		switch {
+		case r.Status == state.RangeOpen && !here:
 			continue
+		case r.Status == state.RangeOpen:
+			open = true
+		case r.Status == state.RangeSealed:
+			held = r.End
 		}
 		out := storage.Range{
 			Start: r.Start, End: r.End, Open: r.Status == state.RangeOpen, Status: storage.Status(r.Status), Away: !here,
@@ -140,6 +147,9 @@ func (b *Broker) facts(t *state.Topic, p *state.Partition) storage.Facts {
 			out.Epochs = append(out.Epochs, storage.EpochStart{Epoch: e.Epoch, Start: e.Start})
 		}
 		f.Ranges = append(f.Ranges, out)
+	}
+	if !open {
+		f.Floor = min(f.Floor, held)
 	}
 	return f
 }

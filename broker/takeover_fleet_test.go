@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,5 +156,63 @@ func TestZombieWithoutLeaseCheckTakesNoOffsetOfTheNextOwner(t *testing.T) {
 	raw.write(produceFrame(t, ok, 1))
 	if e := raw.refusal(); !errors.Is(e, &protocol.Error{Code: protocol.CodeMoved}) && !errors.Is(e, &protocol.Error{Code: protocol.CodeNotReady}) {
 		t.Errorf("the zombie: %v", e)
+	}
+}
+
+// alarms keeps what is logged of damage.
+type alarms struct {
+	slog.Handler
+	mu   sync.Mutex
+	said []string
+}
+
+func (a *alarms) Enabled(context.Context, slog.Level) bool { return true }
+
+func (a *alarms) Handle(_ context.Context, r slog.Record) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r.Level >= slog.LevelError && strings.Contains(r.Message, "damaged") {
+		a.said = append(a.said, r.Message)
+	}
+	return nil
+}
+
+func (a *alarms) WithAttrs([]slog.Attr) slog.Handler { return a }
+
+// Messages that were only ever on the lost disk are ORPHANED, and no damage of
+// the disk of the broker that takes over: its log is as it should be.
+func TestTakeoverRaisesNoAlarmForWhatWasNeverHere(t *testing.T) {
+	heard := &alarms{}
+	f := newFleet(t, 3, func(c *broker.Config) { c.Log = slog.New(heard) })
+	topic, owner := ownedTopic(t, f, false)
+	publish(t, f.dial(0), topic, 0, 10)
+	for _, n := range f.nodes {
+		eventually(t, "the topic", func() bool { return n.Partition(topic, 0) != nil })
+		n.HoldHistory(topic, 0)
+	}
+	// There and back at once, before anything is copied: all of it lies on the owner alone.
+	for i, to := range []int{(owner + 1) % 3, owner} {
+		if err := f.nodes[to].Move(t.Context(), topic, 0, fmt.Sprintf("n%d", to+1)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the move", func() bool { return f.nodes[to].Serves(topic, 0) == uint64(i+2) })
+	}
+	f.kill(owner)
+	heir := -1
+	eventually(t, "the takeover", func() bool {
+		for i, n := range f.nodes {
+			if i != owner && n.Serves(topic, 0) == 4 {
+				heir = i
+			}
+		}
+		return heir >= 0
+	})
+	if m := f.nodes[heir].Partition(topic, 0); len(orphaned(m)) == 0 {
+		t.Errorf("nothing is orphaned: %+v", m.Ranges)
+	}
+	heard.mu.Lock()
+	defer heard.mu.Unlock()
+	if len(heard.said) > 0 {
+		t.Errorf("logged: %q", heard.said)
 	}
 }
