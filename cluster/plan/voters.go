@@ -39,6 +39,16 @@ func (p *planning) server(id state.StoreID) (Server, bool) {
 	return Server{}, false
 }
 
+// at returns the server that has an address.
+func (p *planning) at(address string) (Server, bool) {
+	for _, s := range p.f.Servers {
+		if s.Address == address {
+			return s, true
+		}
+	}
+	return Server{}, false
+}
+
 // handOverLeadership passes leadership on if this leader drains, was removed, or cannot keep its own lease: its disk
 // hangs, and only another leader can judge it.
 func (p *planning) handOverLeadership() bool {
@@ -81,7 +91,11 @@ func (p *planning) welcome(s *state.Store) bool {
 		return false
 	}
 	server, known := p.server(s.ID)
-	switch {
+	switch holder, taken := p.at(s.Addresses.Peer); {
+	case taken && holder.Store != s.ID:
+		// The store that was there before, whose lease runs on for a moment, or two that change places: the other first.
+		p.note(s.ID, "store %s of %s is not added: store %s is at its address %s", s.ID, s.Broker, holder.Store, holder.Address)
+		return false
 	case !known:
 		p.change(Add, Server{Store: s.ID, Address: s.Addresses.Peer}, "%s joined", s.Broker)
 	case server.Address != s.Addresses.Peer:

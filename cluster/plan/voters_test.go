@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -70,6 +71,12 @@ func TestVoters(t *testing.T) {
 		"nobody could lead":           {3, []func(w *scene){remove(1), func(w *scene) { w.silence(2); w.silence(3) }}, []string{""}},
 		"a new address":               {3, []func(w *scene){func(w *scene) { w.facts.Servers[1].Address = "127.0.0.1:1" }}, []string{"add_server n2", ""}},
 		"a store Raft does not know":  {4, []func(w *scene){func(w *scene) { w.facts.Servers = w.facts.Servers[:3] }}, []string{"add_server n4", ""}},
+		"an emptied disk came back": {4, []func(w *scene){func(w *scene) { // n4 is at n3's address, and n3's lease runs on
+			w.facts.Servers = slices.Delete(w.facts.Servers, 2, 3)
+			w.facts.Servers[2].Address = address(3)
+			w.apply(&state.RegisterStore{Store: storeN(4), Broker: "n3", Nonce: [16]byte{7}, Boot: "b", Addresses: state.Addresses{Peer: address(3)}})
+			w.pass(0)
+		}}, []string{"promote n4", ""}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
