@@ -15,8 +15,23 @@ import (
 )
 
 // brokerNamed returns the store that a person means: by the broker's name, or by
-// the first digits of the store's id. Removed ones are found by their id alone.
+// the first digits of the store's id. Of several of one name it is the one that
+// is not lost: a disk that was emptied is no broker any more. Lost ones beside
+// another, and removed ones, are found by their id alone.
 func brokerNamed(view *state.View, name string) (*state.Store, error) {
+	all, err := storesNamed(view, name)
+	if err != nil {
+		return nil, err
+	}
+	there := slices.DeleteFunc(slices.Clone(all), func(s *state.Store) bool { return s.Status == state.StoreLost })
+	if len(there) == 1 {
+		return there[0], nil
+	}
+	return only(name, all)
+}
+
+// storesNamed returns all stores that a name may mean, at least one.
+func storesNamed(view *state.View, name string) ([]*state.Store, error) {
 	if name == "" {
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "no broker is named")
 	}
@@ -29,15 +44,19 @@ func brokerNamed(view *state.View, name string) (*state.Store, error) {
 			byID = append(byID, s)
 		}
 	}
-	found := byName
-	if len(found) == 0 {
-		found = byID
+	switch {
+	case len(byName) > 0:
+		return byName, nil
+	case len(byID) > 0:
+		return byID, nil
 	}
-	switch len(found) {
-	case 1:
+	return nil, protocol.Errorf(protocol.CodeBadRequest, "there is no broker %q; broker list names those there are", name)
+}
+
+// only returns the one store there is, or asks which of them is meant.
+func only(name string, found []*state.Store) (*state.Store, error) {
+	if len(found) == 1 {
 		return found[0], nil
-	case 0:
-		return nil, protocol.Errorf(protocol.CodeBadRequest, "there is no broker %q; broker list names those there are", name)
 	}
 	var ids []string
 	for _, s := range found {
@@ -305,8 +324,11 @@ func (b *Broker) setStatus(ctx context.Context, q *protocol.BrokerArgs, to state
 }
 
 func (b *Broker) adminBrokerRemove(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
-	view := b.meta.View()
-	s, err := brokerNamed(view, q.Broker)
+	all, err := storesNamed(b.meta.View(), q.Broker)
+	if err != nil {
+		return nil, err
+	}
+	s, err := only(q.Broker, all) // what cannot be taken back guesses nothing
 	if err != nil {
 		return nil, err
 	}
