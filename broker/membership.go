@@ -72,7 +72,7 @@ func (b *Broker) openCluster(ctx context.Context, peers net.Listener) error {
 	if err != nil {
 		return errors.Join(err, closeListener(peers))
 	}
-	addresses := state.Addresses{Client: b.ClientAddr(), HTTP: b.HTTPAddr(), Peer: p.Advertise}
+	addresses := state.Addresses{Client: b.ClientAddr(), HTTP: b.httpTold(), Peer: p.Advertise}
 	if peers != nil && addresses.Peer == "" {
 		addresses.Peer = peers.Addr().String()
 	}
@@ -253,7 +253,7 @@ func (b *Broker) register(ctx context.Context) error {
 func (b *Broker) beginRun(ctx context.Context) error {
 	r := &state.RegisterStore{
 		Store: state.StoreID(b.store.ID()), Broker: b.cfg.Name, Boot: bootID(),
-		Addresses: state.Addresses{Client: b.ClientAddr(), HTTP: b.HTTPAddr()},
+		Addresses: state.Addresses{Client: b.ClientAddr(), HTTP: b.httpTold()},
 	}
 	if b.cfg.Peers.Join {
 		r.Addresses.Peer = b.peerAdvertised()
@@ -267,6 +267,20 @@ func (b *Broker) beginRun(ctx context.Context) error {
 	}
 	b.owner.Store(&state.Owner{Store: r.Store, Incarnation: res.Incarnation})
 	return nil
+}
+
+// httpTold is the address of the HTTP port that others are told.
+func (b *Broker) httpTold() string { return reachableAt(b.HTTPAddr(), b.ClientAddr()) }
+
+// reachableAt is where others reach a port: one that listens on all addresses is
+// at the host that clients are told, since nobody can dial all addresses.
+func reachableAt(listening, told string) string {
+	host, port, err := net.SplitHostPort(listening)
+	at, _, terr := net.SplitHostPort(told)
+	if ip := net.ParseIP(host); err != nil || terr != nil || host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return listening
+	}
+	return net.JoinHostPort(at, port)
 }
 
 // peerAdvertised is the address of the peer port that others are told.

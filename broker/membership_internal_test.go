@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,4 +52,29 @@ func TestStartEndsWhenTheBrokerMustNotBe(t *testing.T) {
 			t.Errorf("a member's own error: %v", err)
 		}
 	})
+}
+
+// Others are told of a port that listens on all addresses at the host that
+// clients are told.
+func TestPortOnAllAddressesIsToldAtTheAdvertisedHost(t *testing.T) {
+	for _, test := range []struct{ listening, told, want string }{
+		{"0.0.0.0:8650", "10.1.2.3:6650", "10.1.2.3:8650"},
+		{"[::]:8650", "broker.example:6650", "broker.example:8650"},
+		{":8650", "[fd00::1]:6650", "[fd00::1]:8650"},
+		{"127.0.0.12:8650", "10.1.2.3:6650", "127.0.0.12:8650"},
+		{"", "10.1.2.3:6650", ""},
+	} {
+		if got := reachableAt(test.listening, test.told); got != test.want {
+			t.Errorf("%s, clients at %s: told %s, want %s", test.listening, test.told, got, test.want)
+		}
+	}
+	b, err := Open(t.Context(), Config{DataDir: t.TempDir(), Name: "n1", Advertise: "198.51.100.7:1", Listen: Listen{Client: "127.0.0.1:0", HTTP: "0.0.0.0:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s := b.meta.View().Store(b.self().Store)
+	if _, port, _ := net.SplitHostPort(b.HTTPAddr()); s.Addresses.HTTP != "198.51.100.7:"+port {
+		t.Errorf("the metadata say %q", s.Addresses.HTTP)
+	}
 }
