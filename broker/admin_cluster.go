@@ -188,7 +188,7 @@ func (b *Broker) adminStatus(ctx context.Context, _ *struct{}) (any, error) {
 
 // durabilityWords says what the default level of a topic means here.
 func (b *Broker) durabilityWords() string {
-	return fmt.Sprintf("durability local: one copy, on %s's disk", b.cfg.Name)
+	return "durability local: one copy, on the disk of the broker that owns the topic"
 }
 
 // brokers lists those that are not removed.

@@ -168,7 +168,7 @@ func TestBrokersAreNamedAndListed(t *testing.T) {
 		}
 		return !slices.ContainsFunc(s.Degraded, func(r string) bool { return !strings.HasPrefix(r, "disk ") })
 	})
-	if s.Leader == "" || !s.Ready || s.Durability != "durability local: one copy, on n1's disk" {
+	if s.Leader == "" || !s.Ready || s.Durability != "durability local: one copy, on the disk of the broker that owns the topic" {
 		t.Errorf("status %+v", s)
 	}
 }

@@ -60,8 +60,8 @@ func (c *topicCollector) sums(parts []*partition, gauge func(*prometheus.Desc, f
 
 // numbers are what metrics show of a subscription.
 func (s *subscription) numbers() (lag, inFlight, skipped uint64) {
-	end := s.part.end()
+	start, end := s.part.bounds()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.d.Lag(end), s.d.Explain(s.now()).InFlight, s.skipped
+	return min(s.d.Lag(end), end-start), s.d.Explain(s.now()).InFlight, s.skipped
 }

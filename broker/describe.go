@@ -206,12 +206,12 @@ func describeSubscription(m *state.Subscription, g *gathered) *protocol.SubDescr
 
 // describe says where a subscription stands on its partition and why it does not move.
 func (s *subscription) describe() protocol.SubPartition {
-	end := s.part.end()
+	start, end := s.part.bounds()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.d.Explain(s.now())
 	d := protocol.SubPartition{
-		Partition: int(s.part.key.n), Cursor: e.Prefix, Lag: s.d.Lag(end), InFlight: e.InFlight, Redeliver: e.Waiting,
+		Partition: int(s.part.key.n), Cursor: e.Prefix, Lag: min(s.d.Lag(end), end-start), InFlight: e.InFlight, Redeliver: e.Waiting,
 		Ranges: e.Ranges, Skipped: s.skipped, Generation: s.d.Generation(), State: e.Stalled.String(),
 		Consumers: []protocol.SubConsumer{},
 	}

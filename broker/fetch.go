@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sort"
 	"time"
@@ -58,10 +57,6 @@ func (b *Broker) fetch(ctx context.Context, q *protocol.Fetch) (*protocol.FetchO
 	from, err := p.resolve(q.From)
 	if err != nil {
 		return nil, noView, err
-	}
-	if end := p.log.Committed(); from > end {
-		return nil, noView, &protocol.Error{Code: protocol.CodeAboveEnd, Want: end,
-			Text: fmt.Sprintf("offset %d lies beyond the end of %s, whose next offset is %d", from, p.name(), end)}
 	}
 	r := p.reader(ctx, from)
 	r.once = true

@@ -262,6 +262,15 @@ func (p *partition) end() uint64 {
 	return p.log.Committed()
 }
 
+// bounds are the first offset that is kept and the end of what can be read.
+func (p *partition) bounds() (start, end uint64) {
+	end = p.end()
+	if p.log != nil {
+		start = min(p.log.Start(), end)
+	}
+	return start, end
+}
+
 // resolve turns a position into an offset.
 func (p *partition) resolve(at protocol.Position) (uint64, error) {
 	if p.log == nil {
@@ -273,11 +282,21 @@ func (p *partition) resolve(at protocol.Position) (uint64, error) {
 	case protocol.Earliest:
 		return p.log.Start(), nil
 	case protocol.AtOffset:
-		return at.Offset, nil
+		return at.Offset, p.within(at.Offset)
 	case protocol.AtTime:
 		return p.log.OffsetAt(at.Time)
 	}
 	return 0, protocol.Errorf(protocol.CodeBadRequest, "unknown kind of position %d", at.Kind)
+}
+
+// within refuses an offset beyond the end: a subscription put there would skip
+// what is sent next without a word.
+func (p *partition) within(offset uint64) error {
+	if end := p.log.Committed(); offset > end {
+		return &protocol.Error{Code: protocol.CodeAboveEnd, Want: end,
+			Text: fmt.Sprintf("offset %d lies beyond the end of %s, whose next offset is %d", offset, p.name(), end)}
+	}
+	return nil
 }
 
 // close stops serving: consumers are told why at once, producers with their next

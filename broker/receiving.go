@@ -136,7 +136,11 @@ func (b *Broker) reserve(ctx context.Context, key partitionKey) (*opening, error
 // the producer table.
 func (b *Broker) prepareLog(ctx context.Context, t *state.Topic, x *prepared, sessions []byte) error {
 	b.mayHaveFiles(partitionKey{x.meta.Topic, x.meta.Number})
-	log, what, err := b.archive.own(ctx, b.facts(t, sealedAt(x.meta, x.end)))
+	sealed := sealedAt(x.meta, x.end)
+	if last := sealed.OpenRange(); last != nil {
+		last.Stores = []state.StoreID{b.self().Store} // it is empty, and so here as it is there
+	}
+	log, what, err := b.archive.own(ctx, b.facts(t, sealed))
 	if err != nil {
 		return fmt.Errorf("open the log of %s:%d: %w", t.Name, x.meta.Number, err)
 	}

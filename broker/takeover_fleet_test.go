@@ -216,3 +216,42 @@ func TestTakeoverRaisesNoAlarmForWhatWasNeverHere(t *testing.T) {
 		t.Errorf("logged: %q", heard.said)
 	}
 }
+
+// An empty log that begins at a ceiling, as a takeover of one leaves it, moves
+// like any other, and so does one that was emptied by truncation.
+func TestEmptyLogMoves(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	topic, owner := ownedTopic(t, f, false)
+	f.kill(owner)
+	heir := -1
+	eventually(t, "an heir", func() bool {
+		for i := range f.nodes {
+			if i != owner && f.nodes[i].Serves(topic, 0) > 1 {
+				heir = i
+			}
+		}
+		return heir >= 0
+	})
+	f.start(owner)
+	f.move(topic, owner)
+	c := f.dial(heir)
+	p, err := c.Producer(t.Context(), topic, client.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := ask(t, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.move(topic, heir)
+	if again, err := ask(t, p); err != nil || again.Offset != r.Offset+1 {
+		t.Fatalf("behind offset %d came %d, %v", r.Offset, again.Offset, err)
+	}
+
+	publish(t, c, "cut", 0, 10)
+	if _, err := c.Admin().TopicTruncate(t.Context(), protocol.Truncate{Topic: "cut", Before: 10}); err != nil {
+		t.Fatal(err)
+	}
+	f.move("cut", (f.owner("cut", 0)+1)%3)
+	publish(t, c, "cut", 10, 10)
+}

@@ -91,7 +91,7 @@ func report(w io.Writer, err error) int {
 		return exitDone
 	}
 	code := exitCode(err)
-	if errors.Is(err, errQuiet) {
+	if code == exitDone || errors.Is(err, errQuiet) {
 		return code
 	}
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {

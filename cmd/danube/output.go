@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/olekukonko/tablewriter"
@@ -24,7 +26,7 @@ func printJSON(w io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(value.Interface()); err != nil {
-		return fmt.Errorf("write the result: %w", err)
+		return unread(fmt.Errorf("write the result: %w", err))
 	}
 	return nil
 }
@@ -93,10 +95,18 @@ func (t *table) print(w io.Writer) error {
 	}
 	for line := range strings.Lines(text.String()) {
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
-			return fmt.Errorf("write the table: %w", err)
+			return unread(fmt.Errorf("write the table: %w", err))
 		}
 	}
 	return nil
+}
+
+// unread makes the end of a command of an error of writing what it prints: whoever closed the pipe has seen enough.
+func unread(err error) error {
+	if errors.Is(err, syscall.EPIPE) {
+		return &failure{code: exitDone, err: err}
+	}
+	return err
 }
 
 // cells is how a table's cells look: left, unwrapped, two blanks between the columns.

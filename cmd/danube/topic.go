@@ -14,6 +14,7 @@ import (
 
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/settings"
+	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -61,8 +62,8 @@ func addTopicFlags(cmd *cobra.Command, when string) topicFlags {
 }
 
 func (f topicFlags) config() (protocol.TopicConfig, error) {
-	if *f.partitions < 1 || *f.partitions > 1<<16 {
-		return protocol.TopicConfig{}, usagef("--partitions %d: is not between 1 and %d", *f.partitions, 1<<16)
+	if *f.partitions < 1 || *f.partitions > state.MaxPartitions {
+		return protocol.TopicConfig{}, usagef("--partitions %d: is not between 1 and %d", *f.partitions, state.MaxPartitions)
 	}
 	if !*f.reliable && f.durability.value != "" {
 		return protocol.TopicConfig{}, usagef("--durability %s: a topic with --reliable=false keeps nothing", f.durability.value)
