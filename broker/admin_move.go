@@ -11,7 +11,8 @@ import (
 	"github.com/danubemq/danube/protocol"
 )
 
-// adminTopicMove moves partitions to a broker and waits until it serves them (R16).
+// adminTopicMove moves partitions to a broker and waits until it serves them
+// (R16). Those that are there already are left out of the answer.
 func (b *Broker) adminTopicMove(ctx context.Context, q *protocol.TopicMove) (any, error) {
 	t, err := b.topicNamed(q.Topic)
 	if err != nil {
@@ -29,23 +30,25 @@ func (b *Broker) adminTopicMove(ctx context.Context, q *protocol.TopicMove) (any
 	}
 	out := &protocol.TopicMoved{Partitions: []protocol.PartitionMoved{}}
 	c := &state.MovePartitions{}
+	named := false
 	for m := range view.Partitions(t.ID) {
 		if q.Partition >= 0 && m.Number != uint32(q.Partition) {
 			continue
 		}
+		named = true
 		x := protocol.PartitionMoved{Partition: int(m.Number), From: nameIn(view, m.Owner.Store), Epoch: m.Epoch, MovedAt: m.Floor}
 		target, err := b.targetOf(view, m, to)
 		if err != nil {
 			return nil, err
 		}
+		if m.State != state.Sealing && target.Store == m.Owner.Store && serves(view.Store(m.Owner.Store), m) {
+			continue
+		}
 		x.To = nameIn(view, target.Store)
 		out.Partitions = append(out.Partitions, x)
-		if target.Store == m.Owner.Store && serves(view.Store(m.Owner.Store), m) {
-			continue // it is there
-		}
 		c.Entries = append(c.Entries, state.PartitionMove{Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, To: target})
 	}
-	if len(out.Partitions) == 0 {
+	if !named {
 		return nil, protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %d partitions, numbered from 0; there is no partition %d", t.Name, t.Settings.Partitions, q.Partition)
 	}
 	return out, b.moveAll(ctx, t, c, out)
