@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,7 +132,7 @@ func (b *Broker) adminTopicDelete(ctx context.Context, q *protocol.TopicArgs) (a
 	}
 	if consumers > 0 && !q.Force {
 		return nil, &protocol.Error{
-			Code: protocol.CodeSubscriptionInUse, Hint: "force deletes it all the same, and tells them",
+			Code: protocol.CodeSubscriptionInUse, Hint: "--force deletes it all the same, and tells them",
 			Text: fmt.Sprintf("topic %s has %d consumers attached", t.Name, consumers),
 		}
 	}
@@ -326,6 +327,12 @@ func (b *Broker) verifyHere(ctx context.Context, q *protocol.TopicArgs) (*protoc
 	})
 	if err != nil {
 		return nil, fmt.Errorf("verify %s: %w", p.name(), err)
+	}
+	for _, d := range p.knownDamage() {
+		again := slices.ContainsFunc(v.Findings, func(x protocol.VerifyFinding) bool { return x.From < d.To && d.From < x.To })
+		if !again && d.To > v.From {
+			found(d, d.Err.Error())
+		}
 	}
 	_, v.Bytes = p.log.Bytes()
 	return v, b.verifyElsewhere(ctx, p, m, v, found)

@@ -45,11 +45,29 @@ func (d *damages) has(offset uint64) bool {
 	return slices.ContainsFunc(d.list, func(x storage.Damage) bool { return x.From <= offset && offset < x.To })
 }
 
+// orphanStatus is what readers are told of an ORPHANED offset: that it is damage
+// of this disk, if it is, and not that a broker may come back with it.
+func (p *partition) orphanStatus(offset uint64) string {
+	if p.damaged.has(offset) {
+		return "damaged"
+	}
+	return "orphaned"
+}
+
 // all returns what is known, in the order it was found.
 func (d *damages) all() []storage.Damage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.list)
+}
+
+// knownDamage returns the damages that are ORPHANED by now: the log has nothing
+// there any more and does not read it again.
+func (p *partition) knownDamage() []storage.Damage {
+	return slices.DeleteFunc(p.damaged.all(), func(d storage.Damage) bool {
+		status, _, _, known := p.gapAt(d.From, d.To)
+		return !known || status != state.RangeOrphaned
+	})
 }
 
 // sawDamage remembers damage that was met while the partition is served, for

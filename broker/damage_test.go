@@ -158,3 +158,37 @@ func TestDamageMetWhileServingIsCommitted(t *testing.T) {
 		})
 	}
 }
+
+// Damage is called damage also once it is committed as ORPHANED: a consumer is
+// told so, and a verification names the file again.
+func TestCommittedDamageIsStillCalledDamage(t *testing.T) {
+	const messages, bad = 60, 5
+	dir := t.TempDir()
+	small := func(c *broker.Config) {
+		c.Memory, c.Storage.SegmentBytes, c.GapWait = 1<<20, 256<<10, 10*time.Millisecond
+	}
+	n := start(t, dir, small)
+	c := dial(t, n)
+	publishLarge(t, c, "hurt", 0, messages)
+	spoil(t, dir, bad)
+	for i := range 2 {
+		v, err := c.Admin().TopicVerify(t.Context(), protocol.TopicArgs{Topic: "hurt", Partition: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := v.Partitions[0]
+		if len(p.Findings) != 1 || p.Findings[0].From != bad || p.Findings[0].To != bad+1 || p.Findings[0].File == "" || p.Messages != messages-1 {
+			t.Errorf("verification %d says %+v", i, p)
+		}
+		eventually(t, "the damage is committed", func() bool { return len(withStatus(t, c, "hurt", "ORPHANED")) == 1 })
+	}
+	told := make(chan client.GapError, 10)
+	cons := consumer(t, c, "hurt", client.ConsumerConfig{Subscription: "s", From: earliest, OnGap: func(g client.GapError) { told <- g }})
+	for range messages - 1 {
+		receive(t, cons)
+	}
+	closeConsumer(t, cons)
+	if g := <-told; g.Status != "damaged" || g.From != bad || g.To != bad+1 {
+		t.Errorf("the consumer was told of %+v", g)
+	}
+}

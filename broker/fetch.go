@@ -144,10 +144,7 @@ func (b *Broker) fetchGap(p *partition, ok *protocol.FetchOK, err error) (*proto
 		if away := b.mayReturn(p, gap.From, to); away != nil && !accepted {
 			return nil, away
 		}
-		ok.GapStatus = "orphaned"
-		if p.damaged.has(gap.From) {
-			ok.GapStatus = "damaged"
-		}
+		ok.GapStatus = p.orphanStatus(gap.From)
 	case state.RangeLost:
 		ok.GapStatus = "lost"
 	}

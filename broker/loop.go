@@ -169,7 +169,7 @@ func (l *loop) gap(step dispatch.Step, from, to uint64) {
 	case !known:
 		l.wait(min(step.Until, l.s.now()+int64(staleWait)))
 	case status == state.RangeOrphaned:
-		l.orphaned(step, from, to, "orphaned", nil)
+		l.orphaned(step, from, to, l.s.part.orphanStatus(from), nil)
 	case status == state.RangeLost:
 		l.skip(from, to, "lost", nil)
 	default: // a plain gap: nothing was ever there
