@@ -84,7 +84,8 @@ func (k *call) finish(err error) {
 // connect dials address, exchanges HELLO and starts the connection.
 func connect(ctx context.Context, of *Client, address string) (*conn, error) {
 	cfg := &of.cfg
-	ctx, cancel := context.WithTimeout(ctx, min(dialTimeout, cfg.Timeout))
+	limit := min(dialTimeout, cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	nc, err := cfg.Dialer(ctx, "tcp", address)
 	if err != nil {
@@ -98,8 +99,11 @@ func connect(ctx context.Context, of *Client, address string) (*conn, error) {
 	c.in = protocol.NewReader(c.input, readBuffer)
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() }) // the error is that of the greeting
 	err = c.greet(cfg)
-	if !stop() && err == nil {
+	if !stop() {
 		err = &lostError{address, context.Cause(ctx)}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = &lostError{address, fmt.Errorf("no answer to HELLO in %v: %w", limit, ErrTimeout)}
+		}
 	}
 	if err != nil {
 		_ = nc.Close() // nothing was sent that could be lost

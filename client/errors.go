@@ -60,8 +60,9 @@ type timeoutError struct {
 }
 
 func (e *timeoutError) Error() string {
-	if e.last == nil {
-		return e.op + ": timed out"
+	said := e.op + ": timed out"
+	if e.last == nil || e.last.Error() == said {
+		return said
 	}
 	return fmt.Sprintf("%s: timed out; the last attempt: %v", e.op, e.last)
 }

@@ -115,6 +115,13 @@ func (p *Producer) attachAll(ctx context.Context) error {
 // Topic is the full name of the topic.
 func (p *Producer) Topic() string { return p.topic }
 
+// Partitions is how many partitions the producer sends to.
+func (p *Producer) Partitions() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.st.lanes)
+}
+
 // Created reports whether opening the producer made the topic.
 func (p *Producer) Created() bool { return p.created }
 

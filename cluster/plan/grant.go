@@ -124,7 +124,7 @@ func (p *planning) targets() (s scale, wait bool) {
 		peer := p.f.Peers[st.ID]
 		if peer.Applied < p.f.Index {
 			wait = wait || p.now.Sub(p.f.IndexAt) < spreadTime
-			p.note(st.ID, "%s is given nothing: it has applied index %d, not yet %d", st.Broker, peer.Applied, p.f.Index)
+			p.note(st.ID, "%s is given nothing: it has applied index %d, not yet %d", p.called(st), peer.Applied, p.f.Index)
 			continue
 		}
 		s.candidates = append(s.candidates, Candidate{
@@ -205,7 +205,7 @@ func (p *planning) drains() {
 			known = true
 		}
 		if len(targets.candidates) == 0 {
-			p.note(s.ID, "%s drains but no active broker can take its partitions", s.Broker)
+			p.note(s.ID, "%s drains but no active broker can take its partitions", p.called(s))
 			continue
 		}
 		c := &state.MovePartitions{}
@@ -230,7 +230,7 @@ func (p *planning) drained(s *state.Store) bool {
 		return true
 	}
 	if n := p.c.sole[s.ID]; n > 0 {
-		p.note(s.ID, "%s owns nothing more; %d ranges are not yet copied from it", s.Broker, n)
+		p.note(s.ID, "%s owns nothing more; %d ranges are not yet copied from it", p.called(s), n)
 		return true
 	}
 	p.do(Action{

@@ -18,9 +18,9 @@ func (p *planning) losses() {
 		switch {
 		case s.Status == state.StoreLost:
 			lost++
-			p.note(s.ID, "%s is lost", s.Broker)
+			p.note(s.ID, "%s is lost", p.called(s))
 		case p.stopped(s):
-			p.note(s.ID, "%s is stopped", s.Broker)
+			p.note(s.ID, "%s is stopped", p.called(s))
 		case s.ID != p.f.Self && p.unreachable(s):
 			suspects = append(suspects, s)
 		}
@@ -30,7 +30,7 @@ func (p *planning) losses() {
 	}
 	if why := p.unwell(); why != "" {
 		for _, s := range suspects {
-			p.note(s.ID, "%s is not declared lost because this leader is not sure of itself: %s", s.Broker, why)
+			p.note(s.ID, "%s is not declared lost because this leader is not sure of itself: %s", p.called(s), why)
 		}
 		return
 	}
@@ -40,7 +40,7 @@ func (p *planning) losses() {
 	for _, s := range suspects {
 		if lost >= allowed {
 			p.note(s.ID, "%s would be lost too, but %d of %d brokers may be lost at the same time: bring one back or remove one",
-				s.Broker, allowed, len(p.c.Stores))
+				p.called(s), allowed, len(p.c.Stores))
 			continue
 		}
 		lost++
@@ -82,13 +82,13 @@ func (p *planning) unreachable(s *state.Store) bool {
 	case !p.now.Before(deadline) && failed:
 		return true
 	case !p.now.Before(deadline) && peer.Failures > 0:
-		p.note(s.ID, "%s is suspected: its lease ran out %v ago, probes fail: %s", s.Broker, waited(p.now.Sub(deadline)), peer.Why)
+		p.note(s.ID, "%s is suspected: its lease ran out %v ago, probes fail: %s", p.called(s), waited(p.now.Sub(deadline)), peer.Why)
 	case !p.now.Before(deadline):
-		p.note(s.ID, "%s holds no lease since %v but answers", s.Broker, waited(p.now.Sub(deadline)))
+		p.note(s.ID, "%s holds no lease since %v but answers", p.called(s), waited(p.now.Sub(deadline)))
 	case peer.Failures > 0:
-		p.note(s.ID, "%s is suspected: probes fail: %s; its lease ends in %v", s.Broker, peer.Why, waited(deadline.Sub(p.now)))
+		p.note(s.ID, "%s is suspected: probes fail: %s; its lease ends in %v", p.called(s), peer.Why, waited(deadline.Sub(p.now)))
 	case peer.Gossip != "":
-		p.note(s.ID, "%s is %s in gossip but answers", s.Broker, peer.Gossip)
+		p.note(s.ID, "%s is %s in gossip but answers", p.called(s), peer.Gossip)
 	}
 	return false
 }

@@ -157,9 +157,19 @@ func (p *planning) note(store state.StoreID, format string, args ...any) {
 // name is how people call a store: by its broker's name.
 func (p *planning) name(id state.StoreID) string {
 	if s := p.c.View.Store(id); s != nil {
-		return s.Broker
+		return p.called(s)
 	}
 	return id.String()
+}
+
+// called is the name of a store's broker, with the beginning of the store's id where another has the same name.
+func (p *planning) called(s *state.Store) string {
+	for _, other := range p.c.Stores {
+		if other.ID != s.ID && other.Broker == s.Broker {
+			return s.Broker + " (" + s.ID.String()[:8] + ")"
+		}
+	}
+	return s.Broker
 }
 
 // leased says whether the present run of a store holds a lease that this leader granted.
@@ -172,16 +182,16 @@ func (p *planning) leased(s *state.Store) bool {
 func (p *planning) stragglers() {
 	for _, s := range p.c.Stores {
 		if n := p.c.orphaned[s.ID]; n > 0 {
-			p.note(s.ID, "%d partitions may have messages that are only on %s's disk: they are pending until it is back", n, s.Broker)
+			p.note(s.ID, "%d partitions may have messages that are only on %s's disk: they are pending until it is back", n, p.called(s))
 		}
 		if !p.leased(s) {
 			continue
 		}
 		if lag := p.f.Head - min(p.f.Head, p.f.Peers[s.ID].Applied); lag > noticeableLag && s.ID != p.f.Self {
-			p.note(s.ID, "%s is %d metadata entries behind", s.Broker, lag)
+			p.note(s.ID, "%s is %d metadata entries behind", p.called(s), lag)
 		}
 		if n := p.c.idle[s.ID]; n > 0 && p.now.Sub(p.f.Memory.runSince(s)) > moveTime {
-			p.note(s.ID, "%s does not serve %d partitions that it owns", s.Broker, n)
+			p.note(s.ID, "%s does not serve %d partitions that it owns", p.called(s), n)
 		}
 	}
 }

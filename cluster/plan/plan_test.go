@@ -242,6 +242,23 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// TestNotesTellBrokersOfOneNameApart by their stores' ids; who has a name alone goes by it.
+func TestNotesTellBrokersOfOneNameApart(t *testing.T) {
+	w := newScene(t, 3)
+	w.apply(&state.RegisterStore{Store: state.StoreID{0xab, 0xcd, 15: 9}, Broker: "n3", Nonce: [16]byte{1: 7}, Boot: "b", Addresses: state.Addresses{Peer: address(9)}})
+	w.apply(&state.SetStore{Owner: w.run(2), Clean: true})
+	w.apply(&state.SetStore{Owner: w.run(3), Clean: true})
+	w.pass(time.Millisecond)
+	_, notes := Next(w.now, w.look(), &w.facts)
+	var said []string
+	for _, n := range notes {
+		said = append(said, n.Text)
+	}
+	if text := strings.Join(said, "\n"); !strings.Contains(text, "n3 (00000000) is stopped") || !strings.Contains(text, "n2 is stopped") {
+		t.Errorf("says\n%s", text)
+	}
+}
+
 // TestGossipAloneLosesNobody: neither what gossip says nor failed probes count while leases are renewed.
 func TestGossipAloneLosesNobody(t *testing.T) {
 	w := newScene(t, 3)

@@ -94,7 +94,7 @@ func (p *planning) welcome(s *state.Store) bool {
 	switch holder, taken := p.at(s.Addresses.Peer); {
 	case taken && holder.Store != s.ID:
 		// The store that was there before, whose lease runs on for a moment, or two that change places: the other first.
-		p.note(s.ID, "store %s of %s is not added: store %s is at its address %s", s.ID, s.Broker, holder.Store, holder.Address)
+		p.note(s.ID, "store %s of %s is not added: store %s is at its address %s", s.ID, p.called(s), holder.Store, holder.Address)
 		return false
 	case !known:
 		p.change(Add, Server{Store: s.ID, Address: s.Addresses.Peer}, "%s joined", s.Broker)
@@ -122,7 +122,7 @@ func (p *planning) leave() bool {
 				continue // its successor first
 			}
 			if server.Voter && !votes.without(s.ID).quorate() {
-				p.note(s.ID, "%s was removed but its vote is needed until another voter is up", s.Broker)
+				p.note(s.ID, "%s was removed but its vote is needed until another voter is up", p.called(s))
 				continue
 			}
 			p.change(Drop, server, "%s was removed from the cluster", s.Broker)

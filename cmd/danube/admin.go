@@ -7,25 +7,33 @@ import (
 	"log/slog"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/protocol"
 )
 
 // dial connects to the cluster. The error names what was tried and what would help.
-func (a *app) dial(ctx context.Context) (*client.Client, error) {
+func (a *app) dial(ctx context.Context) (*client.Client, error) { return a.dialFor(ctx, 0) }
+
+// dialFor is dial for an operation that may take so long, 0 for as long as the client takes by itself.
+func (a *app) dialFor(ctx context.Context, limit time.Duration) (*client.Client, error) {
 	addrs, err := a.addresses()
 	if err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	c, err := client.Dial(ctx, addrs, client.Config{Name: "danube " + release, Logger: log})
+	c, err := client.Dial(ctx, addrs, client.Config{Name: "danube " + release, Logger: log, Timeout: limit})
 	if err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			err = fmt.Errorf("connect to %s: %w", strings.Join(addrs, ", "), syscall.ECONNREFUSED)
 			return nil, withHint(err, "`danube standalone` starts a broker; --broker or DANUBE_BROKER names another address")
 		}
-		return nil, fmt.Errorf("connect to the broker: %w", err)
+		err = fmt.Errorf("connect to the broker: %w", err)
+		if errors.Is(err, client.ErrTimeout) && ctx.Err() == nil {
+			err = withHint(err, "it listens and does not serve: it may be waiting for its seeds or for the cluster. Its log says for what, and so does /readyz on its HTTP port")
+		}
+		return nil, err
 	}
 	return c, nil
 }

@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/danubemq/danube/protocol"
 )
@@ -143,6 +145,27 @@ func TestStatusInWords(t *testing.T) {
 	}
 }
 
+// TestBrokersOfOneName are told apart by what a command takes: the beginning of the store's id.
+func TestBrokersOfOneName(t *testing.T) {
+	s := protocol.Status{Broker: "n1", Leader: "n1", Ready: true, Degraded: []string{"n1 (bbbbbbbb) is lost"}, Brokers: []protocol.BrokerStatus{
+		{Name: "n1", Store: "aaaaaaaa01", State: "active", Gossip: "alive"}, {Name: "n1", Store: "bbbbbbbb01", State: "lost"}, {Name: "n2", Store: "cccccccc01", State: "active"}}}
+	var b bytes.Buffer
+	if err := printStatus(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := brokerTable(&b, s.Brokers); err != nil {
+		t.Fatal(err)
+	}
+	for want, n := range map[string]int{"n1 (aaaaaaaa)": 2, "n1 (bbbbbbbb) ": 4, "danube broker remove bbbbbbbb\n": 1, "n2 (": 0, "degraded ": 1} {
+		if strings.Count(b.String(), want) != n {
+			t.Errorf("has not %d times %q:\n%s", n, want, b.String())
+		}
+	}
+	if s.Brokers[1].Name != "n1" {
+		t.Error("what was to be printed has been changed")
+	}
+}
+
 // TestSnapshotAndRestore carry the same bytes, in pages; a file there is replaced only when one says so.
 func TestSnapshotAndRestore(t *testing.T) {
 	whole := bytes.Repeat([]byte("metadata"), 300_000)
@@ -235,6 +258,53 @@ func TestMoveSaysWhereTo(t *testing.T) {
 	s = b.shell()
 	if code := s.call(t, "topic", "move", "orders:2", "--to", "n9"); code != exitFailed || !strings.Contains(s.err.String(), "danube broker list") {
 		t.Errorf("exit code %d, says %q", code, s.err.String())
+	}
+}
+
+// TestMoveThatTakesTooLong ends with the exit code for that, however long the client would wait by itself; 0 is no limit.
+func TestMoveThatTakesTooLong(t *testing.T) {
+	hang, tries := true, 0
+	b := newPuppet(t, func(string, []byte) (any, error) {
+		if tries++; hang || tries < 3 {
+			return nil, protocol.Errorf(protocol.CodeNotReady, "/default/orders:2 is not served")
+		}
+		return exampleMoved(), nil
+	})
+	s := b.shell()
+	if code := s.call(t, "topic", "move", "orders:2", "--to", "n3", "--timeout", "120ms"); code != exitTimedOut {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"not done after 120ms", "is not served", "danube topic describe /default/orders:2"} {
+		if !strings.Contains(s.err.String(), want) {
+			t.Errorf("says %q without %q", s.err.String(), want)
+		}
+	}
+	hang, tries = false, 0
+	s = b.shell()
+	if code := s.call(t, "topic", "move", "orders:2", "--to", "n3", "--timeout", "0s"); code != exitDone {
+		t.Errorf("without a limit: exit code %d, says %q", code, s.err.String())
+	}
+}
+
+// TestBrokerThatDoesNotAnswer listens and waits for others: what to look at is said.
+func TestBrokerThatDoesNotAnswer(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	s := newShell("DANUBE_BROKER=" + ln.Addr().String())
+	_, err = s.dialFor(t.Context(), 50*time.Millisecond)
+	if code := report(&s.err, err); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"no answer", "/readyz"} {
+		if !strings.Contains(s.err.String(), want) {
+			t.Errorf("says %q without %q", s.err.String(), want)
+		}
+	}
+	if strings.Contains(s.err.String(), "closed network connection") {
+		t.Errorf("says %q", s.err.String())
 	}
 }
 

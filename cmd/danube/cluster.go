@@ -122,16 +122,34 @@ func statusHints(s protocol.Status) []string {
 	}
 	for _, b := range byName(s.Brokers) {
 		if b.State == "lost" {
-			out = append(out, fmt.Sprintf("start %s again; if it is gone for good: danube broker remove %s", b.Name, b.Name))
+			named := b.Name
+			if strings.Contains(named, " ") { // one of several of this name; no name has a space of its own
+				named = storeHead(b)
+			}
+			out = append(out, fmt.Sprintf("start %s again; if it is gone for good: danube broker remove %s", b.Name, named))
 		}
 	}
 	return out
 }
 
-// byName is brokers in the order of their names.
+// byName is brokers in the order of their names. Where several have one, the beginning of the store's id tells them
+// apart, as it does in what the leader says of them.
 func byName(brokers []protocol.BrokerStatus) []protocol.BrokerStatus {
+	count := map[string]int{}
+	for _, b := range brokers {
+		count[b.Name]++
+	}
+	brokers = slices.Clone(brokers)
+	for i, b := range brokers {
+		if count[b.Name] > 1 {
+			brokers[i].Name += " (" + storeHead(b) + ")"
+		}
+	}
 	return slices.SortedStableFunc(slices.Values(brokers), func(a, b protocol.BrokerStatus) int { return strings.Compare(a.Name, b.Name) })
 }
+
+// storeHead is as much of a store's id as names it in a command.
+func storeHead(b protocol.BrokerStatus) string { return b.Store[:min(len(b.Store), 8)] }
 
 // said reports whether a broker has said the same in its own words: of one that is active any word on it counts.
 func said(reasons []string, b protocol.BrokerStatus) bool {

@@ -16,5 +16,6 @@ func (a *app) openFaults(bc *broker.Config) (ready string, done func(), err erro
 		return "", nil, usagef("DANUBE_FAULTS: %w", err)
 	}
 	bc.At, bc.Now, bc.FS = f.At, f.Now, f.Disk(disk.OS())
+	bc.Peers.LeaseCheckOff = f.LeaseOff
 	return " faults=" + f.Addr(), f.Close, nil
 }

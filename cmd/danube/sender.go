@@ -37,6 +37,7 @@ type sender struct {
 // outlet is a producer as the sender uses it.
 type outlet struct {
 	topic string
+	many  bool // the topic has several partitions
 	send  func(context.Context, client.Message, func(client.Result, error)) error
 	close func(context.Context) (unknown int, err error)
 }
@@ -249,7 +250,7 @@ func (s *sender) report(err, closeErr error, unknown int, interrupted bool) erro
 	if a.failed > failuresShown {
 		s.app.noticef("danube: %d more lines failed", a.failed-failuresShown)
 	}
-	s.app.noticef("%s", a.summary(s.sent, unknown, s.app.now().Sub(s.began)))
+	s.app.noticef("%s", a.summary(s.sent, unknown, s.to.many, s.app.now().Sub(s.began)))
 	fail := func(err error) error { return failed(err, "produce to %s", s.to.topic) }
 	switch {
 	case err != nil:
@@ -268,8 +269,9 @@ func (s *sender) report(err, closeErr error, unknown int, interrupted bool) erro
 	return nil
 }
 
-// summary is the line at the end: sent, acknowledged, failed, first and last offset, rate.
-func (a *account) summary(sent uint64, unknown int, took time.Duration) string {
+// summary is the line at the end: sent, acknowledged, failed, first and last offset, rate. With many
+// partitions in the topic each is named, also when it is the only one that got something.
+func (a *account) summary(sent uint64, unknown int, many bool, took time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "sent %d, acknowledged %d, failed %d", sent, a.acked, a.failed)
 	if unknown > 0 {
@@ -281,7 +283,7 @@ func (a *account) summary(sent uint64, unknown int, took time.Duration) string {
 	}
 	for _, p := range partitions {
 		b.WriteByte(' ')
-		if len(partitions) > 1 {
+		if many {
 			fmt.Fprintf(&b, "%d:", p)
 		}
 		b.WriteString(offsets(a.spans[p].From, a.spans[p].To))

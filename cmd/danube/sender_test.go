@@ -64,7 +64,9 @@ func (p *press) close(context.Context) (int, error) {
 	return 0, nil
 }
 
-func (p *press) outlet() outlet { return outlet{topic: "/default/t", send: p.send, close: p.close} }
+func (p *press) outlet() outlet {
+	return outlet{topic: "/default/t", many: true, send: p.send, close: p.close}
+}
 
 // produce sends the lines of text through a sender.
 func produce(ctx context.Context, s *shell, p *press, text string, asJSON bool) error {
@@ -100,6 +102,19 @@ func TestProduceSummary(t *testing.T) {
 	}
 	if s.out.Len() > 0 {
 		t.Errorf("prints %q", s.out.String())
+	}
+}
+
+// TestSummaryNamesThePartition where the topic has several, also when one got all.
+func TestSummaryNamesThePartition(t *testing.T) {
+	for want, many := range map[string]bool{"offsets 0-0\n": false, "offsets 0:0-0\n": true} {
+		s, p := newShell(), &press{}
+		to := p.outlet()
+		to.many = many
+		lines := newLineReader(strings.NewReader("a"), 100)
+		if err := newSender(s.app, to, false).run(t.Context(), lineInput(lines, func() {}), 0); err != nil || !strings.HasSuffix(s.err.String(), want) {
+			t.Errorf("says %q, %v; want %q", s.err.String(), err, want)
+		}
 	}
 }
 

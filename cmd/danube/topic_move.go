@@ -2,15 +2,43 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 )
+
+// ever is the limit of what has none.
+const ever = 10 * 365 * 24 * time.Hour
+
+// move asks for a move and waits for it, timeout at most, 0 for ever. That the time is over has an exit code of its own.
+func (a *app) move(ctx context.Context, arg protocol.TopicMove, timeout time.Duration) (*protocol.TopicMoved, error) {
+	if timeout == 0 {
+		timeout = ever
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := a.dialFor(ctx, timeout) // the client's own limit is a shorter one
+	var moved *protocol.TopicMoved
+	if err == nil {
+		defer c.Close()
+		moved, err = c.Admin().TopicMove(ctx, arg)
+	}
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		what := arg.Topic
+		if arg.Partition >= 0 {
+			what = partitionName(arg.Topic, arg.Partition)
+		}
+		err = &failure{code: exitTimedOut, err: fmt.Errorf("not done after %s: %w", settings.FormatDuration(timeout), err)}
+		return nil, withHint(err, "`danube topic describe %s` tells who owns it and why it is not served; a move without progress is undone after 30s", what)
+	}
+	return moved, err
+}
 
 func (a *app) topicMove() *cobra.Command {
 	cmd := &cobra.Command{
@@ -22,20 +50,15 @@ func (a *app) topicMove() *cobra.Command {
 		Args:    wantArgs("TOPIC"),
 	}
 	to := cmd.Flags().String("to", "", "`BROKER` that is to own it; without it the cluster chooses")
-	timeout := addDuration(cmd.Flags(), "timeout", 2*time.Minute, "wait at most so long")
+	timeout := addDuration(cmd.Flags(), "timeout", 2*time.Minute, "wait at most so long; 0 for ever")
 	output := addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, partition, err := topicPart(args[0])
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
-		defer cancel()
-		moved, err := ask(ctx, a, (*client.Admin).TopicMove, protocol.TopicMove{Topic: name, Partition: partition, To: *to})
+		moved, err := a.move(cmd.Context(), protocol.TopicMove{Topic: name, Partition: partition, To: *to}, *timeout)
 		if err != nil {
-			if ctx.Err() == context.DeadlineExceeded {
-				err = withHint(&failure{code: exitTimedOut, err: err}, "`danube topic describe %s` tells who owns it; a move without progress is undone after 30s", args[0])
-			}
 			return failed(explained(withNames(err), name), "move topic %s", args[0])
 		}
 		if output.value == "json" {

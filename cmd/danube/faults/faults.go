@@ -11,6 +11,7 @@
 //	steps           the steps that were reached, with how often
 //	clock DURATION  move the broker's clock by so much, from where it is
 //	sync DURATION   every sync of a file takes so much longer; 0 ends it
+//	lease off       serve without asking whether the lease runs; only before the broker is opened
 package faults
 
 import (
@@ -37,6 +38,8 @@ type Faults struct {
 	syncing atomic.Int64 // how much longer a sync takes, ns
 	quit    chan struct{}
 	wg      sync.WaitGroup
+
+	LeaseOff bool // leases were ordered off; set by Open
 
 	mu      sync.Mutex // guards what follows
 	changed sync.Cond
@@ -146,6 +149,9 @@ func (f *Faults) obey(line string) (string, error) {
 			return "", err
 		}
 		f.shift.Add(int64(d))
+		return "", nil
+	case line == "lease off" && f.port == nil:
+		f.LeaseOff = true
 		return "", nil
 	case what == "sync" && len(words) == 2:
 		d, err := time.ParseDuration(words[1])

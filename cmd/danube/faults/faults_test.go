@@ -44,7 +44,10 @@ func open(t *testing.T, orders string) (f *Faults, tell func(format string, args
 
 // TestCommands gives each command once, and what is none.
 func TestCommands(t *testing.T) {
-	f, tell := open(t, "wait held 2; clock 1h")
+	f, tell := open(t, "wait held 2; clock 1h; lease off")
+	if !f.LeaseOff {
+		t.Error("leases are not off")
+	}
 	if ahead := time.Until(f.Now()); ahead < 59*time.Minute {
 		t.Errorf("the clock is %v ahead", ahead)
 	}
@@ -52,7 +55,7 @@ func TestCommands(t *testing.T) {
 	f.At("other")
 	for _, c := range []struct{ line, want string }{
 		{"reached held", "ok 1"}, {"steps", "ok held=1 other=1"}, {"clock -1h", "ok"}, {"sync 10ms", "ok"}, {"kill x 3", "ok"},
-		{"sync -1s", "error "}, {"clock soon", "error "}, {"kill x none", "error "}, {"frobnicate", "error "}, {"", "error "},
+		{"sync -1s", "error "}, {"clock soon", "error "}, {"kill x none", "error "}, {"lease off", "error "}, {"frobnicate", "error "}, {"", "error "},
 	} {
 		if got := tell(c.line); !strings.HasPrefix(got, c.want) || c.want == "ok" && got != "ok" {
 			t.Errorf("%q is answered %q, want %q", c.line, got, c.want)
