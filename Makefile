@@ -63,7 +63,7 @@ RUN = $(GO) test
 endif
 
 test:
-	$(RUN) -race -shuffle=on -timeout 10m $(PKGS)
+	$(RUN) -race -shuffle=on -timeout 20m $(PKGS)
 	@$(if $(filter ./...,$(PKGS)),$(MAKE) -s $(patsubst %,test-module-%,$(subst /,@,$(shell scripts/modules))))
 
 # A program with a go.mod of its own; its folder is written with @ for /.
