@@ -127,12 +127,23 @@ func (g *gathered) subscription(m *state.Subscription) []protocol.SubPartition {
 			c := &m.Cursors[p.Number]
 			d = protocol.SubPartition{
 				Partition: int(p.Number), Cursor: c.Prefix, Ranges: len(c.Acked), Generation: c.Generation,
-				Lag: p.Floor - min(max(c.Prefix, p.LogStart), p.Floor), State: "not served: " + g.fails[p.Number], Consumers: []protocol.SubConsumer{},
+				Lag: p.Floor - min(max(c.Prefix, p.LogStart), p.Floor), State: "not served: " + g.why(p.Number), Consumers: []protocol.SubConsumer{},
 			}
 		}
 		out = append(out, d)
 	}
 	return out
+}
+
+// why says why a partition has no subscriptions: its owner is silent, or has failed to open it and said so.
+func (g *gathered) why(n uint32) string {
+	if fail := g.fails[n]; fail != "" {
+		return fail
+	}
+	if d, ok := g.known[n]; ok && d.Reason != "" {
+		return d.Reason
+	}
+	return errNotThere.Error()
 }
 
 // describeHere says what this broker knows of partitions that it serves.
