@@ -259,6 +259,10 @@ func (b *Broker) openOne(ctx context.Context, key partitionKey) error {
 		return protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", key.topic)
 	}
 	self := b.self()
+	if s := view.Store(self.Store); s != nil && (s.Status == state.StoreLost || s.Incarnation != self.Incarnation) {
+		// What this run served was closed, and the metadata that say whose it is now may not be here yet.
+		return errLostRun
+	}
 	if p.Owner.Store != self.Store || p.State == state.Opening && p.Owner != self {
 		return b.notMine(view, t, p)
 	}

@@ -221,14 +221,16 @@ func (b *Broker) whyExpelled() error {
 	return b.whyGone
 }
 
+// errLostRun is the answer of a run that the cluster took for lost, until the next one has begun.
+var errLostRun = protocol.Errorf(protocol.CodeNotReady, "this broker was declared lost and registers again")
+
 // comeBack goes on after the cluster took this broker for lost: what it served
 // is closed, and a new run begins, which opens what is still this store's.
 func (b *Broker) comeBack(ctx context.Context) error {
 	b.log.Warn("this broker was declared lost; it gives up what it served and registers again")
-	why := protocol.Errorf(protocol.CodeNotReady, "this broker was declared lost and registers again")
 	var closing sync.WaitGroup
 	for _, p := range b.everything() {
-		closing.Go(func() { b.retire(p, why) })
+		closing.Go(func() { b.retire(p, errLostRun) })
 	}
 	closing.Wait()
 	b.dropPrepared(func(partitionKey, *prepared) bool { return true })

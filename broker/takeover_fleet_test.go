@@ -192,6 +192,7 @@ func TestTakeoverRaisesNoAlarmForWhatWasNeverHere(t *testing.T) {
 	}
 	// There and back at once, before anything is copied: all of it lies on the owner alone.
 	for i, to := range []int{(owner + 1) % 3, owner} {
+		eventually(t, "the epoch is known there", func() bool { return f.nodes[to].Partition(topic, 0).Epoch == uint64(i+1) })
 		if err := f.nodes[to].Move(t.Context(), topic, 0, fmt.Sprintf("n%d", to+1)); err != nil {
 			t.Fatal(err)
 		}
