@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -148,7 +149,7 @@ func (g *gossip) address() string {
 }
 
 // contact exchanges states with whoever gossips at one of the addresses and returns who that is. All addresses are
-// tried; one is enough.
+// tried; one is enough. ErrWrongCluster: there are brokers of another cluster.
 func (g *gossip) contact(addresses []string) ([]state.StoreID, error) {
 	if g.list == nil {
 		return nil, errors.New("this broker does not gossip")
@@ -157,7 +158,7 @@ func (g *gossip) contact(addresses []string) ([]state.StoreID, error) {
 	clear(g.answered)
 	g.mu.Unlock()
 	if n, err := g.list.Join(addresses); n == 0 {
-		return nil, err
+		return nil, asWrongCluster(err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,6 +174,19 @@ func (g *gossip) contact(addresses []string) ([]state.StoreID, error) {
 		return nil, errors.New("nobody there introduced itself")
 	}
 	return who, nil
+}
+
+// asWrongCluster gives a failure to join back what it is, of which memberlist keeps only the text.
+func asWrongCluster(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, why, is := strings.Cut(err.Error(), ErrWrongCluster.Error())
+	if !is {
+		return err
+	}
+	why, _, _ = strings.Cut(why, "\n")
+	return fmt.Errorf("%w%s", ErrWrongCluster, why)
 }
 
 // update tells everyone of a new card.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"github.com/danubemq/danube/cluster/founding"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,11 +37,12 @@ func (b *broker) sees(other *broker) bool {
 func TestTwoClustersNeverMerge(t *testing.T) {
 	x, y := alone(t, 1), alone(t, 2)
 	x.Close()
-	x.cfg.Seeds = []string{y.gossip}
+	var said spoken
+	x.cfg.Seeds, x.cfg.Log = []string{y.gossip, y.gossip}, slog.New(slog.NewTextHandler(&said, nil))
 	x.open()
 	eventually(t, "a word about the other cluster", func() bool {
 		missing, _ := x.seeds.state()
-		return len(missing) == 1 && strings.Contains(missing[0], "both are named")
+		return len(missing) == 2 && strings.Contains(missing[0], "both are named")
 	})
 	between := newBroker(t, 3)
 	between.cfg.Seeds = []string{x.gossip, y.gossip}
@@ -51,6 +53,10 @@ func TestTwoClustersNeverMerge(t *testing.T) {
 	})
 	if x.sees(y) || y.sees(x) {
 		t.Error("two clusters have merged")
+	}
+	eventually(t, "a warning", func() bool { return strings.Contains(said.String(), "level=WARN") })
+	if text := said.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "seeds are of another cluster") || !strings.Contains(text, y.gossip) {
+		t.Errorf("of the seeds of another cluster it says\n%s", text)
 	}
 	if x.ClusterID() == y.ClusterID() {
 		t.Error("one id for two clusters")

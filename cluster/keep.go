@@ -24,6 +24,7 @@ type seed struct {
 	address string // as configured, with a port
 	who     []state.StoreID
 	why     string // it was not reached
+	told    bool   // that it is of another cluster
 }
 
 func (s *seeds) init(addresses []string) {
@@ -63,7 +64,16 @@ func (s *seeds) reached(i int, who []state.StoreID, err error) {
 		s.all[i].why = err.Error()
 		return
 	}
-	s.all[i].who, s.all[i].why = who, ""
+	s.all[i].who, s.all[i].why, s.all[i].told = who, "", false
+}
+
+// strange notes that a seed is of another cluster, and returns whether that is news.
+func (s *seeds) strange(i int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news := !s.all[i].told
+	s.all[i].told = true
+	return news
 }
 
 func (s *seeds) done() {
@@ -110,8 +120,16 @@ func (c *Cluster) keepGossip(ctx context.Context) {
 	}
 }
 
-// reachSeeds tries every seed that was not reached yet, or of whom nobody is seen any more.
+// reachSeeds tries every seed that was not reached yet, or of whom nobody is seen any more. Those of another cluster are
+// told of once: nothing will come of them, and whoever gave them takes this broker for a member there.
 func (c *Cluster) reachSeeds(ctx context.Context) {
+	var strange []string
+	var why error
+	defer func() {
+		if why != nil {
+			c.cfg.Log.Warn("seeds are of another cluster than this broker and its data directory", "seeds", strange, "error", why)
+		}
+	}()
 	for i, s := range c.seeds.list() {
 		if ctx.Err() != nil {
 			return
@@ -130,15 +148,15 @@ func (c *Cluster) reachSeeds(ctx context.Context) {
 			c.cfg.Log.Debug("seed not reached", "seed", s.address, "error", err)
 			err = reason(err)
 		}
+		if errors.Is(err, ErrWrongCluster) && c.seeds.strange(i) {
+			strange, why = append(strange, s.address), err
+		}
 		c.seeds.reached(i, who, err)
 	}
 }
 
 // reason is the innermost cause of a failed contact, short enough for a status line.
 func reason(err error) error {
-	if errors.Is(err, ErrWrongCluster) {
-		return err
-	}
 	if joined, ok := errors.AsType[interface {
 		error
 		WrappedErrors() []error
