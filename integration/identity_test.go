@@ -149,3 +149,60 @@ func TestIdentitySecondCopy(t *testing.T) {
 	}
 	f.holds("copied", 3, 100)
 }
+
+// storeOf is the identity of a broker's store, as the cluster knows it.
+func (f *fleet) storeOf(b *broker) string {
+	f.t.Helper()
+	for _, s := range f.status().Brokers {
+		if s.Name == b.name {
+			return s.Store
+		}
+	}
+	f.t.Fatalf("the status says nothing of %s", b.name)
+	return ""
+}
+
+// TestIdentityEmptiedVoter: a voter whose disk was emptied comes as a new broker, and the old one's vote is nobody's. The
+// cluster has a full set of voters again, and what lay only on the old disk is said to be orphaned, not gone (R9).
+func TestIdentityEmptiedVoter(t *testing.T) {
+	f := startCluster(t, 3, options{build: &build{}})
+	f.create("emptied", 1)
+	victim := f.others(f.leader())[0]
+	old := f.storeOf(victim)
+	f.place("emptied", f.others(victim)[0])
+	sendEach(t, f.produce("emptied"), 0, 100, 100)
+	victim.kill()
+	if err := os.Rename(victim.dir, victim.dir+".lost"); err != nil {
+		t.Fatal(err)
+	}
+	victim.start()
+	nothingMissing(t, readyWithin, func() string {
+		s := f.status()
+		for _, b := range s.Brokers {
+			if b.Store == old && b.Voter {
+				return "the emptied store votes"
+			}
+		}
+		voters := 0
+		for _, b := range s.Brokers {
+			if b.Voter {
+				voters++
+			}
+		}
+		if voters != 3 {
+			return "not three voters"
+		}
+		return ""
+	})
+	f.holds("emptied", 100, 100)
+	nothingMissing(t, readyWithin, func() string { // till then both go by one name
+		for _, b := range f.status().Brokers {
+			if b.Store == old && b.State == "active" {
+				return "the emptied store is still taken for one that lives"
+			}
+		}
+		return ""
+	})
+	f.place("emptied", victim)
+	f.holds("emptied", 100, 100)
+}
