@@ -65,3 +65,9 @@ func TestZombieLeaderOwnsNothing(t *testing.T) {
 		t.Errorf("a topic whose owner was well stood still for %v", paused)
 	}
 }
+
+// TestZombieWithoutLeaseCheck: what must hold without a clock. In mode local the lease bounds only how much is stored
+// twice or orphaned; nothing acknowledged is lost and no offset has two values.
+func TestZombieWithoutLeaseCheck(t *testing.T) {
+	sleepOwner(t, options{build: faulty(), env: []string{"DANUBE_FAULTS=lease off"}}, false)
+}
