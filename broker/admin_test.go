@@ -1,9 +1,10 @@
 package broker_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -238,30 +239,82 @@ func TestDrainAndRemove(t *testing.T) {
 }
 
 // The metadata are saved and put back page by page, and a new history begins (R22).
-func TestSnapshotAndRestore(t *testing.T) {
-	f := newFleet(t, 3, nil)
-	publish(t, f.dial(0), "before", 0, 20)
-	a := f.dial(1).Admin()
-	var saved bytes.Buffer
+// snapshot takes a snapshot of the metadata.
+func snapshot(t *testing.T, a *client.Admin) []byte {
+	t.Helper()
+	var saved []byte
 	for q := (protocol.SnapshotPage{}); ; {
 		page, err := a.SnapshotPage(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		saved.Write(page.Data)
-		if page.Last {
-			break
+		if saved = append(saved, page.Data...); page.Last {
+			return saved
 		}
-		q.ID, q.Offset = page.ID, int64(saved.Len())
+		q = protocol.SnapshotPage{ID: page.ID, Offset: int64(len(saved))}
 	}
+}
+
+// TestRestoreOfAnOlderSnapshotLosesNothing puts metadata back that know nothing of a move: what was written behind it
+// stays on its disk, and nobody gives its offsets out again (R22).
+func TestRestoreOfAnOlderSnapshotLosesNothing(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	topic, from := ownedTopic(t, f, false)
+	to := (from + 1) % 3
+	c := f.dial((from + 2) % 3)
+	publish(t, c, topic, 0, 10)
+	saved := snapshot(t, c.Admin())
+	f.move(topic, to)
+	publish(t, c, topic, 10, 10)
+	files := segments(t, f, to)
+	if _, err := c.Admin().RestorePage(t.Context(), protocol.SnapshotPage{Size: int64(len(saved)), Data: saved, Last: true}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Producer(t.Context(), topic, client.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := ask(t, p)
+	if err != nil || r.Offset < 1<<32 {
+		t.Fatalf("the next message is at offset %d, %v", r.Offset, err)
+	}
+	eventually(t, "the topic to be with its old owner", func() bool { return f.owner(topic, 0) == from })
+	for name := range files {
+		if now := segments(t, f, to); !now[name] {
+			t.Errorf("%s was deleted: it may be the only copy", name)
+		}
+	}
+}
+
+// segments are the segment files of a broker.
+func segments(t *testing.T, f *fleet, i int) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	err := filepath.WalkDir(filepath.Join(f.config(i).DataDir, "wal"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".seg" {
+			out[path] = true
+		}
+		return err
+	})
+	if err != nil || len(out) == 0 {
+		t.Fatalf("segments of n%d: %v, %v", i+1, out, err)
+	}
+	return out
+}
+
+func TestSnapshotAndRestore(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	publish(t, f.dial(0), "before", 0, 20)
+	a := f.dial(1).Admin()
+	saved := snapshot(t, a)
 	publish(t, f.dial(2), "after", 0, 20)
-	half := saved.Len() / 2
-	q := protocol.SnapshotPage{Size: int64(saved.Len()), Data: saved.Bytes()[:half]}
+	half := len(saved) / 2
+	q := protocol.SnapshotPage{Size: int64(len(saved)), Data: saved[:half]}
 	page, err := a.RestorePage(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.ID, q.Offset, q.Data, q.Last = page.ID, int64(half), saved.Bytes()[half:], true
+	q.ID, q.Offset, q.Data, q.Last = page.ID, int64(half), saved[half:], true
 	if _, err := a.RestorePage(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,12 @@ func (b *Broker) reconcile(ctx context.Context) {
 func (b *Broker) compare(ctx context.Context, view *state.View, all bool) {
 	self := b.self()
 	switch s := view.Store(self.Store); {
-	case s == nil:
+	case s == nil || s.Incarnation < self.Incarnation:
+		// The metadata were put back to before this run began (R22).
+		if err := b.comeBack(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn("not known to the metadata; not registered again yet", "err", err)
+		}
+		return
 	case s.Status == state.StoreRemoved:
 		b.expel(b.removedError(self.Store))
 		return
@@ -153,7 +158,7 @@ func (b *Broker) mustOpen(view *state.View, m *state.Partition) bool {
 	case m.Owner == self:
 		return m.State != state.Open || len(m.Ranges) > 1 || len(m.Ranges) == 1 && m.Ranges[0].Start > 0
 	case m.State == state.Opening:
-		return false // granted to a run that is over: the leader grants it again
+		return m.Anew // else granted to a run that is over: the leader grants it again
 	}
 	return true
 }
@@ -222,12 +227,12 @@ func (b *Broker) whyExpelled() error {
 }
 
 // errLostRun is the answer of a run that the cluster took for lost, until the next one has begun.
-var errLostRun = protocol.Errorf(protocol.CodeNotReady, "this broker was declared lost and registers again")
+var errLostRun = protocol.Errorf(protocol.CodeNotReady, "this broker registers again")
 
 // comeBack goes on after the cluster took this broker for lost: what it served
 // is closed, and a new run begins, which opens what is still this store's.
 func (b *Broker) comeBack(ctx context.Context) error {
-	b.log.Warn("this broker was declared lost; it gives up what it served and registers again")
+	b.log.Warn("this broker's run is not in the metadata any more; it gives up what it served and registers again")
 	var closing sync.WaitGroup
 	for _, p := range b.everything() {
 		closing.Go(func() { b.retire(p, errLostRun) })
@@ -275,7 +280,13 @@ func (b *Broker) retire(p *partition, why *protocol.Error) {
 
 // deleteStruck removes the files of partitions that no range and no right ties
 // to this store any more: the command that struck it is applied (R16).
+//
+// In a later history than the first nothing is removed: metadata that were put
+// back do not list what was written after them, and it may be the only copy (R22).
 func (b *Broker) deleteStruck(view *state.View) {
+	if view.Cluster().History > 0 {
+		return
+	}
 	self := b.self().Store
 	b.owning.lock.Lock()
 	var gone []partitionKey
