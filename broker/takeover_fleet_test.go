@@ -221,8 +221,15 @@ func TestTakeoverRaisesNoAlarmForWhatWasNeverHere(t *testing.T) {
 // An empty log that begins at a ceiling, as a takeover of one leaves it, moves
 // like any other, and so does one that was emptied by truncation.
 func TestEmptyLogMoves(t *testing.T) {
+	for name, before := range map[string]int{"nothing before": 0, "messages before": 5} {
+		t.Run(name, func(t *testing.T) { emptyLogMoves(t, before) })
+	}
+}
+
+func emptyLogMoves(t *testing.T, before int) {
 	f := newFleet(t, 3, nil)
 	topic, owner := ownedTopic(t, f, false)
+	publish(t, f.dial(owner), topic, 0, before)
 	f.kill(owner)
 	heir := -1
 	eventually(t, "an heir", func() bool {

@@ -298,7 +298,7 @@ func TestBrokerThatDoesNotAnswer(t *testing.T) {
 	if code := report(&s.err, err); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
-	for _, want := range []string{"no answer", "/readyz"} {
+	for _, want := range []string{"timed out", "/readyz"} {
 		if !strings.Contains(s.err.String(), want) {
 			t.Errorf("says %q without %q", s.err.String(), want)
 		}

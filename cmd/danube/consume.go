@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -79,14 +80,27 @@ func (a *app) runConsume(ctx context.Context, topic string, f consumeFlags) erro
 	if err != nil {
 		return err
 	}
-	c, err := a.dial(ctx)
+	began, opening := time.Now(), ctx
+	if *f.timeout > 0 {
+		var cancel context.CancelFunc
+		opening, cancel = context.WithTimeoutCause(ctx, *f.timeout, errTimeIsUp)
+		defer cancel()
+	}
+	c, err := a.dial(opening)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	source, err := a.openFeed(ctx, c, topic, start, f)
+	source, err := a.openFeed(opening, c, topic, start, f)
+	if err != nil && errors.Is(context.Cause(opening), errTimeIsUp) && ctx.Err() == nil {
+		return &failure{code: exitTimedOut, err: fmt.Errorf("consume %s: not served within %s: %w", topic, settings.FormatDuration(*f.timeout), err),
+			hint: "`danube cluster status` tells who serves what"}
+	}
 	if err != nil {
 		return explained(failed(err, "consume %s", topic), name)
+	}
+	if *f.timeout > 0 {
+		*f.timeout = max(*f.timeout-time.Since(began), time.Millisecond)
 	}
 	where := name
 	if partition >= 0 {

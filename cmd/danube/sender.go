@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -67,6 +68,10 @@ const (
 	crashed
 )
 
+// interruptedTime bounds how long an interrupted command waits for answers: a broker whose disk is full may never give
+// them, and what is then unknown is counted.
+const interruptedTime = 10 * time.Second
+
 // Failures printed one by one before the rest is only counted.
 const failuresShown = 20
 
@@ -104,10 +109,16 @@ func (s *sender) run(ctx context.Context, in *input, rate int) error {
 	}
 	interrupted := errors.Is(context.Cause(ctx), errInterrupted)
 	if interrupted {
-		s.app.noticef("interrupted; waiting for what is in flight (once more gives up)")
+		s.app.noticef("interrupted; waiting for what is in flight, at most %s (once more gives up)", settings.FormatDuration(interruptedTime))
 	}
 	// The first signal ended ctx; the second ends the process.
-	unknown, closeErr := s.to.close(context.WithoutCancel(ctx))
+	closing := context.WithoutCancel(ctx)
+	if interrupted {
+		var cancel context.CancelFunc
+		closing, cancel = context.WithTimeout(closing, interruptedTime)
+		defer cancel()
+	}
+	unknown, closeErr := s.to.close(closing)
 	return s.report(err, closeErr, unknown, interrupted)
 }
 

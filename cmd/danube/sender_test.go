@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/danubemq/danube/client"
@@ -175,6 +176,25 @@ func TestInterruptionWaitsForWhatIsInFlight(t *testing.T) {
 	if !strings.Contains(s.err.String(), "sent 10, acknowledged 10, failed 0") {
 		t.Errorf("says %q", s.err.String())
 	}
+}
+
+// TestInterruptionEnds: a broker that takes nothing, its disk full, holds up no interruption for ever.
+func TestInterruptionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s, p := newShell(), &press{held: true}
+		to := p.outlet()
+		to.close = func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 2, ctx.Err()
+		}
+		in := &input{close: func() {}, next: func() ([]byte, uint64, error) { return nil, 0, io.EOF }}
+		cancel(errInterrupted)
+		err := newSender(s.app, to, false).run(ctx, in, 0)
+		if exitCode(err) != exitFailed || !strings.Contains(s.err.String(), "unknown 2") {
+			t.Errorf("ended with %v, says %q", err, s.err.String())
+		}
+	})
 }
 
 func TestInterruptedWhileFull(t *testing.T) {
