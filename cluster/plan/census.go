@@ -135,7 +135,7 @@ type Memory struct {
 	runs     map[state.StoreID]sighting
 	statuses map[state.StoreID]sighting
 	moves    map[partitionID]sighting
-	aborted  map[partitionID]time.Time
+	tried    map[partitionID]time.Time // when a move was begun or taken back
 }
 
 // sighting is when something was first seen as it is now; mark tells whether it still is the same.
@@ -154,7 +154,7 @@ func idOf(p *state.Partition) partitionID { return partitionID{p.Topic, p.Number
 func NewMemory() *Memory {
 	return &Memory{
 		runs: map[state.StoreID]sighting{}, statuses: map[state.StoreID]sighting{},
-		moves: map[partitionID]sighting{}, aborted: map[partitionID]time.Time{},
+		moves: map[partitionID]sighting{}, tried: map[partitionID]time.Time{},
 	}
 }
 
@@ -183,9 +183,9 @@ func (m *Memory) Look(now time.Time, c *Census) {
 		}
 	}
 	m.moves = seen
-	for id, at := range m.aborted {
+	for id, at := range m.tried {
 		if now.Sub(at) > retryTime {
-			delete(m.aborted, id)
+			delete(m.tried, id)
 		}
 	}
 }

@@ -242,14 +242,14 @@ func (p *planning) drained(s *state.Store) bool {
 	return true
 }
 
-// movable returns up to n partitions of a draining store whose last move was not taken back just now.
+// movable returns up to n partitions of a draining store that no move was begun of just now.
 func (p *planning) movable(id state.StoreID, n int) []*state.Partition {
 	var parts []*state.Partition
 	for _, part := range p.c.drain[id] {
 		if len(parts) >= n {
 			break
 		}
-		if at, ok := p.f.Memory.aborted[idOf(part)]; ok && p.now.Sub(at) < retryTime {
+		if at, ok := p.f.Memory.tried[idOf(part)]; ok && p.now.Sub(at) < retryTime {
 			continue
 		}
 		parts = append(parts, part)
@@ -257,11 +257,17 @@ func (p *planning) movable(id state.StoreID, n int) []*state.Partition {
 	return parts
 }
 
-// Remember dates the moves that an action took back.
+// Remember dates the moves that an action began or took back. A partition that a drain moved and that is where it was has
+// had its move taken back by its owner, which can be sooner than the next look.
 func (m *Memory) Remember(now time.Time, a Action) {
-	if c, ok := a.Command.(*state.AbortMoves); ok {
+	switch c := a.Command.(type) {
+	case *state.AbortMoves:
 		for _, e := range c.Entries {
-			m.aborted[partitionID{e.Topic, e.Partition}] = now
+			m.tried[partitionID{e.Topic, e.Partition}] = now
+		}
+	case *state.MovePartitions:
+		for _, e := range c.Entries {
+			m.tried[partitionID{e.Topic, e.Partition}] = now
 		}
 	}
 }

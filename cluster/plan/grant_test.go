@@ -244,6 +244,20 @@ func TestDrainLeavesAloneWhatWasTakenBack(t *testing.T) {
 	w.want("move n3, tick")
 }
 
+// TestDrainDoesNotRace: an owner that takes a move back at once is not asked again at once.
+func TestDrainDoesNotRace(t *testing.T) {
+	w := newScene(t, 3)
+	w.topic(1, 3)
+	w.apply(&state.SetStore{Owner: w.run(3), Status: state.StoreDraining})
+	w.pass(time.Second)
+	w.carry(w.want("move n3, tick"))
+	p := w.partition(1)
+	w.apply(&state.AbortMoves{Entries: []state.MoveAbort{{Topic: p.Topic, Partition: p.Number, Epoch: p.Epoch}}})
+	w.want("")
+	w.pass(retryTime + time.Second)
+	w.want("move n3, tick")
+}
+
 // TestDrainWithoutTargets: everyone drains.
 func TestDrainWithoutTargets(t *testing.T) {
 	w := newScene(t, 3)
