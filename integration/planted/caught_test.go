@@ -5,6 +5,7 @@ package planted
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,15 +17,20 @@ import (
 // caughtWithin bounds one bug: building it and running its test.
 const caughtWithin = 10 * time.Minute
 
-// TestPlantedBugsAreCaught builds each bug and asserts that its test goes red. PLANT picks one by name.
+// hangsAfter is when a test that a bug makes hang counts as red: go test ends it with a panic.
+const hangsAfter = "2m"
+
+// TestPlantedBugsAreCaught builds each bug and asserts that its test goes red. PLANT picks one by name; PLANT_PART=k/n picks
+// every n-th, beginning with the k-th, counted from 0.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	bugs, err := Load("bugs")
 	if err != nil {
 		t.Fatal(err)
 	}
 	only, ran := os.Getenv("PLANT"), 0
-	for _, b := range bugs {
-		if only != "" && only != b.Name {
+	k, n := part(t, os.Getenv("PLANT_PART"))
+	for i, b := range bugs {
+		if only != "" && only != b.Name || i%n != k {
 			continue
 		}
 		ran++
@@ -45,6 +51,17 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	if ran == 0 {
 		t.Fatalf("no bug is named %q", only)
 	}
+}
+
+// part reads "k/n"; nothing means all.
+func part(t *testing.T, text string) (k, n int) {
+	if text == "" {
+		return 0, 1
+	}
+	if _, err := fmt.Sscanf(text, "%d/%d", &k, &n); err != nil || n < 1 || k < 0 || k >= n {
+		t.Fatalf("PLANT_PART=%s is not k/n with k below n", text)
+	}
+	return k, n
 }
 
 // runWith runs the test of a bug with the bug built in and returns what it printed and whether it failed.
@@ -71,7 +88,7 @@ func runWith(t *testing.T, b Bug) (string, bool) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), caughtWithin)
 	defer cancel()
-	args := []string{"test", "-vet=off", "-count=1", "-overlay", overlay, "-run", b.Pattern, b.Package}
+	args := []string{"test", "-vet=off", "-count=1", "-timeout", hangsAfter, "-overlay", overlay, "-run", b.Pattern, b.Package}
 	// A broker that the test builds gets the bug as well.
 	env := append(os.Environ(), "DANUBE_OVERLAY="+overlay)
 	if b.Package == "chaos" {
