@@ -104,7 +104,7 @@ func (a *app) clusterRestore() *cobra.Command {
 		Short: "Put a snapshot in place of the cluster's metadata",
 		Long: "What was decided after the snapshot is forgotten: topics made since are not served, subscriptions stand where\n" +
 			"they stood then. A new history begins, so that nothing acknowledged since can be mistaken for something else:\n" +
-			"every partition goes on far above the offsets it had.",
+			"a partition that moved since is with its old owner again; no file is deleted.",
 		Args: wantArgs("FILE"),
 	}
 	yes := addYes(cmd.Flags())
