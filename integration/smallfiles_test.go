@@ -16,8 +16,9 @@ import (
 
 // The two files whose loss no broker may pass over (R9); paths from the data directory.
 const (
-	storeFile = "store"
-	raftFile  = "meta/raft/raft.db"
+	storeFile  = "store"
+	raftFile   = "meta/raft/raft.db"
+	recordFile = "cluster/record"
 )
 
 // messagesKept is what the directory of furnish holds, and how large each message is.
@@ -115,6 +116,10 @@ func TestSmallFilesDamaged(t *testing.T) {
 						checkFurnished(t, b)
 					case raftFile:
 						refuses(t, b, filepath.Join(dir, raftFile), "cluster rebuild")
+					case recordFile: // which cluster this is must not be guessed (R9)
+						if err := b.tryStart(readyWithin); err == nil || !strings.Contains(lastLines(b.log.Name(), 3), path) {
+							t.Errorf("it started, or does not name the file: %v", err)
+						}
 					default:
 						b.start()
 						checkFurnished(t, b)

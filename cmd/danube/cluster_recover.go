@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -51,7 +52,7 @@ func (a *app) offline(cmd *cobra.Command, file string) (offline, error) {
 	if o.dir, err = filepath.Abs(cfg.DataDir); err != nil {
 		return offline{}, fmt.Errorf("find the data directory: %w", err)
 	}
-	if o.name, err = chooseName(cfg.Name, o.dir, true); err != nil {
+	if o.name, err = chooseName(cfg.Name, o.dir, true, slog.New(slog.DiscardHandler)); err != nil {
 		return offline{}, err
 	}
 	id, err := storage.Identity(disk.OS(), o.dir)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -79,13 +80,18 @@ func told(cfg settings.Config, port int) string {
 const nameFile = "name"
 
 // chooseName is the name a broker is told to have, else the one it had, else the host's; alone it is n1.
-func chooseName(given, dir string, alone bool) (string, error) {
+// A stored one that is none is named in the log and passed over.
+func chooseName(given, dir string, alone bool, log *slog.Logger) (string, error) {
 	if given == "" {
 		text, err := os.ReadFile(filepath.Join(dir, nameFile))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("read the broker's name: %w", err)
 		}
 		given = strings.TrimSpace(string(text))
+		if bad := state.CheckName("broker", given); err == nil && bad != nil {
+			log.Warn("the broker's stored name is damaged and is made anew", "path", filepath.Join(dir, nameFile), "err", bad)
+			given = ""
+		}
 	}
 	if given == "" && alone {
 		given = aloneName

@@ -30,7 +30,7 @@ func brokerConfig(cfg settings.Config, alone bool, log *slog.Logger) (broker.Con
 	if err != nil {
 		return broker.Config{}, fmt.Errorf("find the data directory: %w", err)
 	}
-	name, err := chooseName(cfg.Name, dir, alone)
+	name, err := chooseName(cfg.Name, dir, alone, log)
 	if err != nil {
 		return broker.Config{}, err
 	}
