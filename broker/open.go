@@ -43,17 +43,31 @@ func (b *Broker) openPartitions(ctx context.Context) error {
 	}
 	b.markDamage(ctx, all)
 	view = b.meta.View()
+	b.beginAll(view, all, errs)
+	b.reportUnknown(view)
+	return nil
+}
+
+// beginAll serves what was opened. What was refused may be another's by now, and
+// else the reconciler tries again: its log must not stay open.
+func (b *Broker) beginAll(view *state.View, all []recovered, errs []error) {
 	for i, r := range all {
-		err := errs[i]
+		err := r.unlessRefused(errs[i])
 		if err == nil {
 			err = b.begin(view, r)
 		}
-		if err != nil { // it may be another's by now; else the reconciler tries again
+		if err != nil {
 			b.log.Error("partition not opened", "topic", r.meta.Topic, "partition", r.meta.Number, "err", err)
 		}
 	}
-	b.reportUnknown(view)
-	return nil
+}
+
+// unlessRefused returns err, and closes the log of a partition that will not be served for it.
+func (r *recovered) unlessRefused(err error) error {
+	if err != nil && r.log != nil {
+		return errors.Join(err, r.log.Close())
+	}
+	return err
 }
 
 // recoverAll recovers the logs of the store's partitions side by side. Damage
@@ -185,11 +199,7 @@ func (r *recovered) open() state.PartitionOpen {
 // begin serves a partition under the epoch that the view gives it. If it cannot
 // be served the log is closed.
 func (b *Broker) begin(view *state.View, r recovered) error {
-	err := b.beginEpoch(view, r)
-	if err != nil && r.log != nil {
-		return errors.Join(err, r.log.Close())
-	}
-	return err
+	return r.unlessRefused(b.beginEpoch(view, r))
 }
 
 func (b *Broker) beginEpoch(view *state.View, r recovered) error {
@@ -259,7 +269,7 @@ func (b *Broker) openOne(ctx context.Context, key partitionKey) error {
 		return protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", key.topic)
 	}
 	self := b.self()
-	if s := view.Store(self.Store); s != nil && (s.Status == state.StoreLost || s.Incarnation != self.Incarnation) {
+	if s := view.Store(self.Store); s == nil || s.Status == state.StoreLost || s.Incarnation != self.Incarnation {
 		// What this run served was closed, and the metadata that say whose it is now may not be here yet.
 		return errLostRun
 	}
@@ -288,11 +298,7 @@ func (b *Broker) openEpoch(ctx context.Context, t *state.Topic, r recovered) err
 	errs, err := b.proposeEach(ctx, &state.OpenPartitions{Owner: b.self(), Entries: []state.PartitionOpen{r.open()}}, 1)
 	if err = errors.Join(append(errs, err)...); err != nil {
 		// Another run or broker may have it by now; who asks again finds out.
-		refused := protocol.Errorf(protocol.CodeNotReady, "open %s:%d: %v", t.Name, r.meta.Number, err)
-		if r.log != nil {
-			return errors.Join(refused, r.log.Close())
-		}
-		return refused
+		return r.unlessRefused(protocol.Errorf(protocol.CodeNotReady, "open %s:%d: %v", t.Name, r.meta.Number, err))
 	}
 	b.cfg.At("takeover.opened")
 	b.markDamage(ctx, []recovered{r})
