@@ -257,9 +257,9 @@ func snapshot(t *testing.T, a *client.Admin) []byte {
 	}
 }
 
-// TestRestoreOfAnOlderSnapshotDeletesNothing puts metadata back that know nothing of a move: what was written behind it
-// stays on its disk (R22).
-func TestRestoreOfAnOlderSnapshotDeletesNothing(t *testing.T) {
+// TestRestoreOfAnOlderSnapshotLosesNothing puts metadata back that know nothing of a move: what was written behind it
+// stays on its disk, nobody gives its offsets out again, and readers are told of the gap (R22).
+func TestRestoreOfAnOlderSnapshotLosesNothing(t *testing.T) {
 	f := newFleet(t, 3, nil)
 	topic, from := ownedTopic(t, f, false)
 	to := (from + 1) % 3
@@ -271,6 +271,19 @@ func TestRestoreOfAnOlderSnapshotDeletesNothing(t *testing.T) {
 	files := segments(t, f, to)
 	if _, err := c.Admin().RestorePage(t.Context(), protocol.SnapshotPage{Size: int64(len(saved)), Data: saved, Last: true}); err != nil {
 		t.Fatal(err)
+	}
+	p, err := c.Producer(t.Context(), topic, client.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := ask(t, p)
+	if err != nil || r.Offset < 1<<32 {
+		t.Fatalf("the next message is at offset %d, %v", r.Offset, err)
+	}
+	eventually(t, "the topic to be with its old owner", func() bool { return f.owner(topic, 0) == from })
+	got, gaps := readAll(t, c, topic)
+	if len(got) != 11 || len(gaps) != 1 || gaps[0].From != 10 || gaps[0].To != r.Offset {
+		t.Errorf("read %d messages and gaps %v", len(got), gaps)
 	}
 	// Three rounds of the reconciler: the first that finds the files unlisted would delete them.
 	rounds, cancel := context.WithTimeout(t.Context(), 3*time.Second)

@@ -158,7 +158,7 @@ func (b *Broker) mustOpen(view *state.View, m *state.Partition) bool {
 	case m.Owner == self:
 		return m.State != state.Open || len(m.Ranges) > 1 || len(m.Ranges) == 1 && m.Ranges[0].Start > 0
 	case m.State == state.Opening:
-		return false // granted to a run that is over: the leader grants it again
+		return m.Anew // else granted to a run that is over: the leader grants it again
 	}
 	return true
 }

@@ -49,7 +49,9 @@ func TestQuorumLostIsRecovered(t *testing.T) {
 	f.brokers = f.brokers[:1]
 	f.admin = nil
 	f.holds("saved", 100, 100)
-	sendEach(t, f.produce("saved"), 100, 10, 100)
+	if first := sendEach(t, f.produce("saved"), 100, 10, 100); first < 1<<32 {
+		t.Errorf("the new history goes on at offset %d", first)
+	}
 	if s := f.status(); s.History == 0 {
 		t.Errorf("no new history was begun: %+v", s)
 	}

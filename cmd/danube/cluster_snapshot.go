@@ -104,7 +104,8 @@ func (a *app) clusterRestore() *cobra.Command {
 		Short: "Put a snapshot in place of the cluster's metadata",
 		Long: "What was decided after the snapshot is forgotten: topics made since are not served, subscriptions stand where\n" +
 			"they stood then. A new history begins, so that nothing acknowledged since can be mistaken for something else:\n" +
-			"a partition that moved since is with its old owner again; no file is deleted.",
+			"every partition goes on 2^32 above the offsets it had. One that moved since is with its old owner again; what was\n" +
+			"written behind the move stays on its disk, and no reader gets it. No file is deleted.",
 		Args: wantArgs("FILE"),
 	}
 	yes := addYes(cmd.Flags())

@@ -5,6 +5,19 @@ package state
 // nextEpoch returns the epoch that follows e in the present history (R22).
 func (s *State) nextEpoch(e uint64) uint64 { return max(e+1, uint64(s.cluster.History)<<48|1) }
 
+// renew makes p begin anew in a history that does not know all that was done before it.
+func (s *State) renew(p Partition) {
+	if p.Epoch == 0 || p.Level == LevelNone || p.Ceiling > maxOffset-HistoryGap-OpenCeiling {
+		return
+	}
+	p.Anew, p.Ceiling = true, p.Ceiling+HistoryGap
+	if p.State != Closed {
+		p.Epoch, p.State = s.nextEpoch(p.Epoch), Opening
+		p.Target, p.Move = Owner{}, 0
+	}
+	s.put(p)
+}
+
 // at refuses a command that was made for another epoch of p.
 func (p *Partition) at(epoch uint64) error {
 	if p.Epoch != epoch {

@@ -30,7 +30,7 @@ func (s *State) put(p Partition) {
 
 // begin opens p's epoch, which is its new one already, for owner at start. The ceiling never falls (R3).
 func (p *Partition) begin(owner Owner, start uint64) {
-	p.Owner, p.State, p.Target, p.Move = owner, Open, Owner{}, 0
+	p.Owner, p.State, p.Target, p.Move, p.Anew = owner, Open, Owner{}, 0, false
 	p.Ceiling, p.Floor = max(p.Ceiling, start+OpenCeiling), start
 	if p.Level == LevelNone {
 		// Nothing of a non-reliable topic is ever stored, so nothing of it is remembered either.
@@ -81,10 +81,11 @@ func (s *State) open(owner Owner, e PartitionOpen) error {
 	return nil
 }
 
-// opens refuses everybody but who was granted p and, while nobody was, the next run of the store that had it.
+// opens refuses everybody but who was granted p and, while nobody was, the next run of the store that had it. A new history
+// grants nothing: what was open is its store's, in whatever run.
 func (p *Partition) opens(owner Owner) error {
 	switch {
-	case p.State == Opening && owner != p.Owner:
+	case p.State == Opening && owner != p.Owner && (!p.Anew || owner.Store != p.Owner.Store):
 		return refuse(ErrConflict, "partition was granted to %v", p.Owner)
 	case p.State == Opening, p.Epoch == 0:
 		return nil
@@ -105,6 +106,9 @@ func (s *State) endForOpen(p *Partition, owner Owner, e PartitionOpen) (uint64, 
 		return p.Ceiling, nil // nobody has kept where it ended
 	case e.End != p.Floor || e.Tail != TailProven:
 		return 0, refuse(ErrInvalid, "partition was sealed at %d and has no tail: not at %d", p.Floor, e.End)
+	case p.Anew:
+		p.Ranges = appendRange(slices.Clone(p.Ranges), p.forgotten(e.End, p.lastEpoch(), p.Level))
+		return p.Ceiling, nil
 	}
 	return e.End, nil
 }
@@ -128,6 +132,11 @@ func (s *State) sealForOpen(p *Partition, owner Owner, e PartitionOpen) (uint64,
 		stores = []StoreID{owner.Store}
 	}
 	p.Ranges = sealRange(p.Ranges, e.End, stores)
+	if p.Anew && slices.Contains(open.Stores, owner.Store) {
+		// The store that had it has given its end; above that is what this history was never told of.
+		p.Ranges = appendRange(p.Ranges, p.forgotten(e.End, open.Epochs[len(open.Epochs)-1].Epoch, open.Lowest))
+		return p.Ceiling, nil
+	}
 	if e.Tail == TailProven {
 		return e.End, nil
 	}
@@ -147,6 +156,21 @@ func (s *State) sealForOpen(p *Partition, owner Owner, e PartitionOpen) (uint64,
 		s.passGap(p, e.End, p.Ceiling)
 	}
 	return p.Ceiling, nil
+}
+
+// forgotten is what may lie between the end that is known and where a new history goes on: in which store, nobody knows.
+// So nobody waits for it, and an operator says when it is LOST (R22).
+func (p *Partition) forgotten(end, epoch uint64, lowest Level) Range {
+	return Range{Epochs: []EpochStart{{epoch, end}}, Start: end, End: p.Ceiling, Lowest: lowest, Status: RangeOrphaned, Tail: true, Accepted: true}
+}
+
+// lastEpoch is the newest epoch that has a range.
+func (p *Partition) lastEpoch() uint64 {
+	if n := len(p.Ranges); n > 0 {
+		last := &p.Ranges[n-1]
+		return last.Epochs[len(last.Epochs)-1].Epoch
+	}
+	return 1
 }
 
 func (c *UpdatePartitions) apply(s *State) Result {

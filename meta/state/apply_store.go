@@ -91,10 +91,16 @@ func (c *NewHistory) apply(s *State) Result {
 	if c.History == 0 || c.History != s.cluster.History && c.History-1 != s.cluster.History {
 		return Result{Err: refuse(ErrConflict, "the cluster is in history %d: %d does not follow", s.cluster.History, c.History)}
 	}
+	if c.History == s.cluster.History {
+		return Result{}
+	}
 	s.cluster.History, s.decided = c.History, s.index
 	// What the histories before gave out after the state that this one goes on from is not known here (R22).
 	first := uint64(c.History) << 32
 	s.nextIncarnation, s.nextSub = max(s.nextIncarnation, first), max(s.nextSub, first)
+	for p := range values(s.freeze().partitions.all()) {
+		s.renew(*p)
+	}
 	return Result{}
 }
 

@@ -123,7 +123,9 @@ type RestoreRange struct {
 }
 
 // NewHistory begins history History, one above the present one: every epoch, incarnation and subscription id from now on
-// is above all earlier ones, those included that this state never knew (R22).
+// is above all earlier ones, those included that this state never knew. No partition goes on where this state knows its
+// end: other owners, under epochs that were forgotten, may have given out what lies above. Each is OPENING again, or stays
+// CLOSED, with its ceiling raised by HistoryGap; it opens there, and what lies between is ORPHANED (R22).
 type NewHistory struct {
 	History uint16 `msgpack:"h"`
 }

@@ -96,6 +96,7 @@ type Partition struct {
 	Floor    uint64         `msgpack:"f,omitempty"` // highest acknowledged end reported; of a CLOSED partition, its sealed end
 	LogStart uint64         `msgpack:"l,omitempty"` // offsets below it are given up (retention, truncate)
 	Ranges   []Range        `msgpack:"r,omitempty"` // ascending, disjoint; gaps between them are plain gaps
+	Anew     bool           `msgpack:"w,omitempty"` // the next epoch opens at the ceiling, whatever end is proven (R22)
 
 	Target     Owner   `msgpack:"g,omitempty"` // who a SEALING partition goes to; zero otherwise
 	Move       uint64  `msgpack:"m,omitempty"` // number of the move of a SEALING partition, never used twice; zero otherwise
