@@ -216,8 +216,13 @@ func (c *Client) any(ctx context.Context) (*conn, error) {
 		}
 		return doubted, nil
 	}
+	return c.first(ctx, c.addrs)
+}
+
+// first returns a connection to the first of addrs that answers.
+func (c *Client) first(ctx context.Context, addrs []string) (*conn, error) {
 	var errs []error
-	for _, a := range c.addrs {
+	for _, a := range addrs {
 		conn, err := c.conn(ctx, a)
 		if err == nil {
 			return conn, nil

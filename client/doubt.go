@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/danubemq/danube/protocol"
@@ -113,20 +114,11 @@ func (c *Client) recheck(silent *conn) {
 func (c *Client) elsewhere(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, elsewhereTime)
 	defer cancel()
-	errs := []error{errors.New("no broker is beyond doubt")}
-	for _, a := range c.addrs {
-		if c.doubts(a) {
-			continue
-		}
-		conn, err := c.conn(ctx, a)
-		if err == nil {
-			return conn, nil
-		}
-		if errs = append(errs, err); ctx.Err() != nil {
-			break
-		}
+	others := slices.DeleteFunc(slices.Clone(c.addrs), c.doubts)
+	if len(others) == 0 {
+		return nil, errors.New("no broker is beyond doubt")
 	}
-	return nil, errors.Join(errs...)
+	return c.first(ctx, others)
 }
 
 // doubts reports whether the connection to an address is doubted.

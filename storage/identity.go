@@ -45,27 +45,28 @@ func (e *IdentityError) Unwrap() error { return e.Err }
 func lockName(dir string) string     { return path.Join(dir, "lock") }
 func identityName(dir string) string { return path.Join(dir, "store") }
 
+// readIdentity reads the id's file. A *segment.VersionError is of a newer release's.
+func readIdentity(fsys disk.FS, dir string) ([16]byte, error) {
+	raw, err := disk.ReadFile(fsys, identityName(dir))
+	if err != nil {
+		return [16]byte{}, err
+	}
+	return parseIdentity(raw)
+}
+
 // identify reads the id of the store in dir, or makes one for an empty directory.
 func identify(fsys disk.FS, dir string) ([16]byte, error) {
-	name := identityName(dir)
-	raw, err := disk.ReadFile(fsys, name)
-	if err == nil {
-		var id [16]byte
-		if id, err = parseIdentity(raw); err == nil {
-			return id, nil
-		}
-	}
-	if _, newer := errors.AsType[*segment.VersionError](err); newer {
-		return [16]byte{}, err
+	id, err := readIdentity(fsys, dir)
+	if _, newer := errors.AsType[*segment.VersionError](err); err == nil || newer {
+		return id, err
 	}
 	found, data, serr := searchIdentity(fsys, dir)
 	if serr != nil {
 		return [16]byte{}, fmt.Errorf("read store identity: %w", errors.Join(err, serr))
 	}
 	if data || !errors.Is(err, fs.ErrNotExist) {
-		return [16]byte{}, &IdentityError{File: name, Found: found, Err: err}
+		return [16]byte{}, &IdentityError{File: identityName(dir), Found: found, Err: err}
 	}
-	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
 		return id, fmt.Errorf("make store identity: %w", err)
 	}

@@ -80,19 +80,12 @@ func Survey(fsys disk.FS, dir string) (Evidence, error) {
 
 // Identity reads the id of the store in a data directory and changes nothing. Errors: *IdentityError.
 func Identity(fsys disk.FS, dir string) ([16]byte, error) {
-	name := identityName(dir)
-	raw, err := disk.ReadFile(fsys, name)
-	if err == nil {
-		var id [16]byte
-		if id, err = parseIdentity(raw); err == nil {
-			return id, nil
-		}
-	}
-	if _, newer := errors.AsType[*segment.VersionError](err); newer {
-		return [16]byte{}, err
+	id, err := readIdentity(fsys, dir)
+	if _, newer := errors.AsType[*segment.VersionError](err); err == nil || newer {
+		return id, err
 	}
 	found, _, serr := searchIdentity(fsys, dir)
-	return [16]byte{}, errors.Join(&IdentityError{File: name, Found: found, Err: err}, serr)
+	return [16]byte{}, errors.Join(&IdentityError{File: identityName(dir), Found: found, Err: err}, serr)
 }
 
 // surveyed is a partition while its files are read.

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/protocol"
@@ -36,6 +39,22 @@ func (a *app) dialFor(ctx context.Context, limit time.Duration) (*client.Client,
 		return nil, err
 	}
 	return c, nil
+}
+
+// show makes of cmd one that asks for something and prints it, as JSON or for a person. what is for the error.
+func show[R any](a *app, cmd *cobra.Command, what string, op func(*client.Admin, context.Context) (R, error), print func(io.Writer, R) error) *cobra.Command {
+	output := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		answer, err := ask(cmd.Context(), a, func(admin *client.Admin, ctx context.Context, _ struct{}) (R, error) { return op(admin, ctx) }, struct{}{})
+		if err != nil {
+			return failed(err, "%s", what)
+		}
+		if output.value == "json" {
+			return printJSON(a.out, answer)
+		}
+		return print(a.out, answer)
+	}
+	return cmd
 }
 
 // ask calls one operation that answers something, on a connection of its own.

@@ -21,23 +21,9 @@ func (a *app) broker() *cobra.Command {
 
 func (a *app) brokerList() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the brokers that are not removed", Args: wantArgs()}
-	output := addOutput(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := a.dial(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		list, err := c.Admin().BrokerList(cmd.Context())
-		if err != nil {
-			return failed(err, "list brokers")
-		}
-		if output.value == "json" {
-			return printJSON(a.out, list)
-		}
-		return brokerTable(a.out, list.Brokers)
-	}
-	return cmd
+	return show(a, cmd, "list brokers", (*client.Admin).BrokerList, func(w io.Writer, l *protocol.BrokerList) error {
+		return brokerTable(w, l.Brokers)
+	})
 }
 
 // brokerTable prints brokers for a person.

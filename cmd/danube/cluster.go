@@ -36,23 +36,9 @@ func (a *app) clusterDemote() *cobra.Command {
 
 func (a *app) clusterStatus() *cobra.Command {
 	cmd := &cobra.Command{Use: "status", Short: "Show the brokers, who leads, and what is not well", Args: wantArgs()}
-	output := addOutput(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := a.dial(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		s, err := c.Admin().Status(cmd.Context())
-		if err != nil {
-			return failed(err, "ask for the status")
-		}
-		if output.value == "json" {
-			return printJSON(a.out, s)
-		}
-		return printStatus(a.out, *s)
-	}
-	return cmd
+	return show(a, cmd, "ask for the status", (*client.Admin).Status, func(w io.Writer, s *protocol.Status) error {
+		return printStatus(w, *s)
+	})
 }
 
 func printStatus(w io.Writer, s protocol.Status) error {
