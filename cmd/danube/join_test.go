@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -93,18 +94,10 @@ func (j *joining) end(t *testing.T) {
 	}
 }
 
-// freeSeed is a gossip address of this machine that is free, as HOST:PORT and its port.
-func freeSeed(t *testing.T) (addr, port string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err = net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String(), port
+// ownHost is a loopback address where nobody else listens. On 127.0.0.1 a port that was free may be another's, or that
+// of a connection, before the broker listens on it.
+func ownHost() string {
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
 }
 
 func freePorts(more ...string) []string {
@@ -113,17 +106,13 @@ func freePorts(more ...string) []string {
 
 // TestThreeBrokersJoin from nothing, the seeds crossed; each says on which it waits, and none is ready before.
 func TestThreeBrokersJoin(t *testing.T) {
-	seeds, ports := [3]string{}, [3]string{}
-	for i := range seeds {
-		seeds[i], ports[i] = freeSeed(t)
+	seeds := [3]string{ownHost(), ownHost(), ownHost()}
+	start := func(i int) *joining {
+		return startJoin(t, "--data-dir", t.TempDir(), "--name", fmt.Sprintf("n%d", i+1), "--host", seeds[i], "--expect", "3", seeds[(i+1)%3], seeds[(i+2)%3])
 	}
-	_, httpPort := freeSeed(t)
-	start := func(i int, more ...string) *joining {
-		return startJoin(t, append(freePorts("--data-dir", t.TempDir(), "--name", fmt.Sprintf("n%d", i+1), "--gossip-port", ports[i], "--expect", "3", seeds[(i+1)%3], seeds[(i+2)%3]), more...)...)
-	}
-	first := start(0, "--http-port", httpPort)
+	first := start(0)
 	eventually(t, func() bool { return strings.Contains(first.log.String(), seeds[1]) }, "says which seed it waits for", &first.log)
-	resp, err := http.Get("http://127.0.0.1:" + httpPort + "/readyz")
+	resp, err := http.Get("http://" + seeds[0] + ":8650/readyz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +188,7 @@ func TestBusyPortsOfACluster(t *testing.T) {
 
 // TestStopWhileItWaits ends a broker that found nobody, with 0.
 func TestStopWhileItWaits(t *testing.T) {
-	seed, _ := freeSeed(t)
+	seed := ownHost()
 	j := startJoin(t, freePorts("--data-dir", t.TempDir(), "--gossip-port", "0", "--name", "n1", seed)...)
 	eventually(t, func() bool { return strings.Contains(j.log.String(), seed) }, "says which seed it waits for", &j.log)
 	j.end(t)
