@@ -125,6 +125,38 @@ func TestFormAloneIsNotReady(t *testing.T) {
 	f.one("alone")
 }
 
+// TestFormNamesComeLate starts three brokers that know each other by names that nobody knows yet: all wait, none is ready,
+// and once the names are known the cluster forms by itself (A59).
+func TestFormNamesComeLate(t *testing.T) {
+	t.Parallel()
+	w := newWires(t, 3)
+	set := w.names()
+	f := newFleet(t, 3, options{build: &build{}, wires: w, seeds: []string{"one.broker.test", "two.broker.test", "three.broker.test"}})
+	var table strings.Builder
+	for i, b := range f.brokers {
+		fmt.Fprintf(&table, "%s %s\n", b.host, b.options.seeds[i])
+		b.launch()
+	}
+	for _, b := range f.brokers {
+		eventually(t, readyWithin, b.name+" says which names it does not know", func() bool {
+			code, text := get("http://" + b.host + ":8650/readyz")
+			return code == 503 && strings.Contains(text, "two.broker.test") && strings.Contains(text, "lookup")
+		})
+	}
+	rest(t.Context(), time.Duration(scaled(60))*time.Second)
+	for _, b := range f.brokers {
+		if b.process.ended() {
+			t.Fatalf("%s gave up waiting: %s", b.name, b.ending())
+		}
+		if code, text := get("http://" + b.host + ":8650/readyz"); code != 503 {
+			t.Fatalf("%s knows nobody and answers %d %q", b.name, code, text)
+		}
+	}
+	set(table.String())
+	f.await(readyWithin)
+	f.one("named")
+}
+
 // get asks a broker over HTTP; code 0 means that it did not answer.
 func get(url string) (code int, text string) {
 	res, err := http.Get(url)

@@ -57,6 +57,29 @@ func TestQuorumLostIsRecovered(t *testing.T) {
 	}
 }
 
+// TestQuorumAwayWhileRolling: while the owner closes one segment after the other, the other two brokers stand still for two
+// seconds, so that nothing can be decided; messages go on without a hand, and none is lost (A51).
+func TestQuorumAwayWhileRolling(t *testing.T) {
+	t.Parallel()
+	f := startCluster(t, 3, options{env: []string{"DANUBE_STORAGE_WAL_SEGMENT_AGE=1s"}})
+	f.create("rolls", 1)
+	owner := f.owner("rolls", 0)
+	tr := carry(t, f.door, "rolls", 500)
+	tr.flows(500)
+	for range max(2, scaled(20)) {
+		for _, b := range f.others(owner) {
+			b.pause()
+		}
+		rest(t.Context(), 2*time.Second)
+		for _, b := range f.others(owner) {
+			b.resume()
+		}
+		tr.flows(1500)
+	}
+	t.Logf("longest pause %v", tr.pulse.pause())
+	tr.proves(f.door)
+}
+
 // TestQuorumRaftDatabaseLost: the metadata of every broker are gone; `cluster rebuild` makes them again from one broker's
 // segments, and nothing readable there is lost (R22).
 func TestQuorumRaftDatabaseLost(t *testing.T) {

@@ -66,6 +66,40 @@ func (w *wires) make(space string) {
 
 func (w *wires) host(i int) string { return w.prefix + strconv.Itoa(firstHost+i) }
 
+// names gives every broker a table of names of its own, empty at first, and no name server; the function returned
+// writes the table, which holds from then on.
+func (w *wires) names() (set func(table string)) {
+	w.t.Helper()
+	var tables []string
+	for _, space := range w.spaces {
+		// "ip netns exec" lays what is in this folder over /etc.
+		dir := "/etc/netns/" + space
+		tables = append(tables, dir+"/hosts")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			w.t.Fatal(err)
+		}
+		w.t.Cleanup(func() {
+			if err := os.RemoveAll(dir); err != nil {
+				w.t.Error(err)
+			}
+		})
+		if err := os.WriteFile(dir+"/resolv.conf", []byte("nameserver 127.0.0.1\n"), 0o644); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	set = func(table string) {
+		w.t.Helper()
+		for _, file := range tables {
+			// In place: the brokers see this file, not its name.
+			if err := os.WriteFile(file, []byte(table), 0o644); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	set("")
+	return set
+}
+
 // run runs one command, whose words are separated by spaces.
 func (w *wires) run(format string, args ...any) {
 	w.t.Helper()

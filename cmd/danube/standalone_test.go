@@ -165,6 +165,22 @@ func TestProduceJSONAgainstABroker(t *testing.T) {
 	b.says(said, "sent 3, acknowledged 2, failed 1")
 }
 
+// TestCreatedAgainAfterARestart: a topic that is there already is no reason to fail, and it takes messages (A51).
+func TestCreatedAgainAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	b := startStandalone(t, dir)
+	b.danube(exitDone, "", "topic", "create", "orders")
+	b.danube(exitDone, "one\n", "produce", "orders")
+	b.stop()
+	b = startStandalone(t, dir)
+	b.danube(exitDone, "", "topic", "create", "orders")
+	b.danube(exitDone, "two\n", "produce", "orders")
+	if got, _ := b.danube(exitDone, "", "consume", "orders", "--from", "earliest", "--count", "2", "-o", "raw"); got != "one\ntwo\n" {
+		t.Errorf("read %q", got)
+	}
+	b.stop()
+}
+
 func TestAdministration(t *testing.T) {
 	b := startStandalone(t, t.TempDir())
 	b.danube(exitDone, "", "topic", "create", "orders", "--partitions", "2", "--retention-time", "7d", "--retention-bytes", "1GiB")
