@@ -40,7 +40,7 @@ func statusErrors() map[byte]error {
 
 // answer is what a request brought. Index is what the proposer's own view must reach before it goes on.
 type answer struct {
-	Result  state.Result   `msgpack:"r"` // without its errors, which are interfaces
+	Result  state.Result   `msgpack:"r"` // without its errors
 	Refusal *state.Error   `msgpack:"e,omitempty"`
 	Entries []*state.Error `msgpack:"n,omitempty"`
 	Index   uint64         `msgpack:"i"`
@@ -53,7 +53,6 @@ func encodeReply(r state.Result, index uint64, err error) ([]byte, error) {
 		return encodeError(err), nil
 	}
 	a := answer{Result: r, Refusal: refusal, Index: index}
-	a.Result.Err, a.Result.Entries = nil, nil
 	for _, e := range r.Entries {
 		entry, ok := errors.AsType[*state.Error](e)
 		if e != nil && !ok {
@@ -104,7 +103,6 @@ func decodeReply(b []byte) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("%w: decode the answer: %w", ErrUnknown, err)
 	}
-	a.Result.Err, a.Result.Entries = nil, nil
 	if a.Refusal != nil {
 		a.Result.Err = a.Refusal
 	}

@@ -97,6 +97,7 @@ func FuzzDecodeReply(f *testing.F) {
 		b, _ := encodeReply(state.Result{Index: 9, Entries: []error{nil, state.ErrExists}}, 9, err)
 		f.Add(b)
 	}
+	f.Add([]byte("\x00\x84\xa1r\x87\xa3Err0000000000000000000")) // a number where this end has an interface
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if a, err := decodeReply(b); err == nil && len(a.Result.Entries) > len(b) {
 			t.Fatalf("%d entries out of %d bytes", len(a.Result.Entries), len(b))

@@ -24,12 +24,12 @@ type Command interface {
 	kind() uint8
 }
 
-// Result answers a command.
+// Result answers a command. Refusals are interfaces, so an encoder passes them over: who sends a Result sends them beside it.
 type Result struct {
 	// Err is nil or a refusal; with ErrNewerCommand and ErrDamaged the state machine has stopped.
-	Err error
+	Err error `msgpack:"-"`
 	// Entries holds a refusal or nil for the entries of a batched command; those beyond its end succeeded.
-	Entries []error
+	Entries []error `msgpack:"-"`
 	// Index is the Raft index at which it was applied.
 	Index uint64
 
