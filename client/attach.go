@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/danubemq/danube/protocol"
@@ -108,7 +109,7 @@ func (c *conn) dropStream(handle uint32) {
 
 // mend starts the goroutine that attaches the stream again. The caller holds k.mu.
 func (s *stream) mend(action protocol.Action) {
-	if s.k.ctx.Err() != nil || s.k.err != nil {
+	if s.k.ctx.Err() != nil || s.k.err != nil && !s.k.closing { // one that closes may have acknowledgements to be confirmed
 		return
 	}
 	s.k.wg.Go(func() { s.reattach(s.k.ctx, action) })
@@ -174,36 +175,33 @@ func (s *stream) seek(ctx context.Context, to protocol.Position) error {
 func (s *stream) close(ctx context.Context) error {
 	k := s.k
 	k.mu.Lock()
-	c, handle := s.conn, s.handle
 	rest := s.book.unconfirmed()
+	if s.conn == nil {
+		rest = slices.Clone(s.book.carried.r)
+	}
+	to := s.at()
+	to.late = s.conn == nil
 	n := uint64(0)
 	for _, r := range rest {
 		n += r.To - r.From
 	}
-	if c == nil {
-		n = s.book.carried.n
-	}
-	ask := protocol.Ack{Ranges: protocol.Ranges{Handle: handle, Generation: s.generation}, Confirm: true}
 	k.mu.Unlock()
-	if c == nil {
-		if n == 0 {
-			return nil
-		}
-		return fmt.Errorf("%s: %d acknowledgements are not known to be committed: %w", s.op("close"), n, errDetached)
+	err := k.c.persist(ctx, s.op("close"), func(ctx context.Context) error {
+		_, err := s.commit(ctx, to, rest)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %d acknowledgements are not known to be committed: %w", s.op("close"), n, err)
 	}
-	for len(rest) > 0 {
-		ask.Ranges.Ranges = rest[:min(len(rest), rangesMost)]
-		rest = rest[len(ask.Ranges.Ranges):]
-		// The last answer stands for all before it; but every one is looked at.
-		if err := c.call(ctx, protocol.TypeAck, &ask, nil, &call{op: s.op("acknowledge on"), want: protocol.TypeAckOK}); err != nil {
-			return fmt.Errorf("%s: %d acknowledgements are not known to be committed: %w", s.op("close"), n, err)
-		}
-	}
-	err := c.call(ctx, protocol.TypeCloseConsumer, &protocol.Handle{Handle: handle}, nil, &call{op: s.op("close"), want: protocol.TypeClosed})
-	c.dropStream(handle)
 	k.mu.Lock()
+	c, handle := s.conn, s.handle
 	s.conn = nil
 	k.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	err = c.call(ctx, protocol.TypeCloseConsumer, &protocol.Handle{Handle: handle}, nil, &call{op: s.op("close"), want: protocol.TypeClosed})
+	c.dropStream(handle)
 	if hasCode(err, protocol.CodeBadHandle) {
 		err = nil // it was ended meanwhile
 	}
@@ -222,10 +220,23 @@ func (s *stream) leave() {
 	}
 }
 
+// attachment is one subscribing, by which messages were delivered.
+type attachment struct {
+	conn       *conn
+	handle     uint32
+	generation uint64
+	late       bool // what is meant was delivered by one before it
+}
+
+// at returns the current one. The caller holds k.mu.
+func (s *stream) at() attachment {
+	return attachment{conn: s.conn, handle: s.handle, generation: s.generation}
+}
+
 // confirm acknowledges the messages of set and waits until that is committed.
 func (s *stream) confirm(ctx context.Context, set *rangeSet) error {
 	s.k.mu.Lock()
-	c := s.conn
+	to := s.at()
 	for _, r := range set.r {
 		for o := r.From; o < r.To; o++ {
 			if s.book.held.remove(o) {
@@ -234,21 +245,71 @@ func (s *stream) confirm(ctx context.Context, set *rangeSet) error {
 			} else if s.book.old.remove(o) {
 				s.book.carried.add(o, o+1)
 			}
+			to.late = to.late || s.book.carried.has(o)
 		}
 	}
-	a := &protocol.Ack{Confirm: true, Ranges: protocol.Ranges{Handle: s.handle, Generation: s.generation, Ranges: set.r}}
 	s.k.mu.Unlock()
-	if c == nil {
-		return fmt.Errorf("%s: %w", s.op("acknowledge on"), errDetached)
-	}
-	var ok protocol.AckOK
-	err := c.call(ctx, protocol.TypeAck, a, nil, &call{
-		op: s.op("acknowledge on"), want: protocol.TypeAckOK,
-		decode: func(f protocol.Frame) error { return ok.Decode(f.Header) },
+	return s.k.c.insist(ctx, s.op("acknowledge on"), func(ctx context.Context) error {
+		stale, err := s.commit(ctx, to, set.r)
+		if err == nil && stale > 0 {
+			err = s.stale("%d of %d messages are no longer this consumer's", stale, set.n)
+		}
+		return err
 	})
-	if err == nil && ok.Stale > 0 {
-		err = wireError(s.op("acknowledge on"), protocol.Errorf(protocol.CodeStaleGeneration,
-			"%d of %d messages are no longer this consumer's", ok.Stale, set.n))
+}
+
+// stale is the error of an acknowledgement that comes too late.
+func (s *stream) stale(format string, args ...any) error {
+	return wireError(s.op("acknowledge on"), protocol.Errorf(protocol.CodeStaleGeneration, format, args...))
+}
+
+// commit tries once to have ranges, delivered by way of the attachment from, acknowledged and committed by whoever
+// owns the partition now, and returns how many messages of them are not this consumer's any more. A new owner knows
+// them as its own once it has delivered them again; until then they are to be tried again.
+func (s *stream) commit(ctx context.Context, from attachment, ranges []protocol.Range) (stale uint64, err error) {
+	if len(ranges) == 0 {
+		return 0, nil
 	}
-	return err
+	k := s.k
+	k.mu.Lock()
+	now, ended, closing := s.at(), k.err, k.closing
+	k.mu.Unlock()
+	switch {
+	case ended != nil && !closing:
+		return 0, ended
+	case k.ctx.Err() != nil:
+		return 0, ErrClosed
+	case now.generation != from.generation:
+		return 0, s.stale("the subscription was moved meanwhile")
+	case now.conn == nil:
+		return 0, &lostError{"the owner", errDetached}
+	}
+	stale, err = s.ask(ctx, now, ranges)
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		if do := e.Code.Meaning().Action; do == protocol.LookUp || do == protocol.Reopen {
+			s.detached(now.conn, now.handle, e) // the broker says so itself as well, or not
+		}
+	}
+	if err == nil && stale > 0 && (from.late || now != from) {
+		err = &lostError{now.conn.address, s.stale("%d messages have not come again yet", stale)}
+	}
+	return stale, err
+}
+
+// ask has ranges acknowledged and committed, and returns how many messages of them are not this consumer's.
+func (s *stream) ask(ctx context.Context, to attachment, ranges []protocol.Range) (stale uint64, err error) {
+	for len(ranges) > 0 {
+		n := min(len(ranges), rangesMost)
+		a := &protocol.Ack{Confirm: true, Ranges: protocol.Ranges{Handle: to.handle, Generation: to.generation, Ranges: ranges[:n]}}
+		var ok protocol.AckOK
+		err := to.conn.call(ctx, protocol.TypeAck, a, nil, &call{
+			op: s.op("acknowledge on"), about: place{s.k.topic, s.partition}, want: protocol.TypeAckOK,
+			decode: func(f protocol.Frame) error { return ok.Decode(f.Header) },
+		})
+		if err != nil {
+			return stale, err
+		}
+		stale, ranges = stale+ok.Stale, ranges[n:]
+	}
+	return stale, nil
 }

@@ -351,3 +351,81 @@ func TestMessagesEndsWithTheError(t *testing.T) {
 		t.Errorf("%d messages", n)
 	}
 }
+
+// TestConfirmedAckGoesToTheNewOwner: the partition is handed over while an
+// acknowledgement is on its way. The old owner answers MOVED, the new one has
+// not delivered the message yet; the caller hears of neither.
+func TestConfirmedAckGoesToTheNewOwner(t *testing.T) {
+	tests := map[string]struct {
+		do    func(context.Context, *Consumer, Message) error
+		acked uint64
+	}{
+		"confirmed": {func(ctx context.Context, k *Consumer, m Message) error { return k.AckConfirmed(ctx, m) }, 1},
+		"closing": {func(ctx context.Context, k *Consumer, m Message) error {
+			return errors.Join(k.AckUpTo(m), k.Close(ctx))
+		}, 3},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			part := f.topic("/default/a", 1).parts[0]
+			part.put(numbers(0, 3)...)
+			k := consumer(t, f.dial(Config{}), "a", ConsumerConfig{From: earliest})
+			m := receive(t, k, 3)[2]
+			var moved, early int
+			f.intercept(func(c *fakeConn, fr protocol.Frame) bool {
+				var a protocol.Ack
+				switch {
+				case fr.Type != protocol.TypeAck:
+					return false
+				case a.Decode(fr.Header) != nil || !a.Confirm:
+					return true // what nobody waits for is lost with the old owner
+				}
+				if moved++; moved == 1 {
+					part.handOver()
+					c.refuse(fr.ID, protocol.Errorf(protocol.CodeMoved, "elsewhere"))
+					return true
+				}
+				if early++; early == 1 { // before it is delivered again
+					c.send(protocol.TypeAckOK, fr.ID, &protocol.AckOK{Stale: 1}, nil)
+					return true
+				}
+				return false
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			if err := test.do(ctx, k, m); err != nil {
+				t.Fatal(err)
+			}
+			if n := part.acked("s"); n != test.acked {
+				t.Errorf("%d acknowledged at the new owner", n)
+			}
+			if n := f.count(protocol.TypeSubscribe); n != 2 {
+				t.Errorf("subscribed %d times", n)
+			}
+		})
+	}
+}
+
+// TestConfirmedAckEndsWithItsContext: a new owner that never comes is waited for no longer than ctx says, and one at which
+// the subscription was moved gets no acknowledgement from before.
+func TestConfirmedAckEndsWithItsContext(t *testing.T) {
+	f := newFake(t)
+	part := f.topic("/default/a", 1).parts[0]
+	part.put(numbers(0, 3)...)
+	k := consumer(t, f.dial(Config{}), "a", ConsumerConfig{From: earliest})
+	got := receive(t, k, 3)
+	f.hangUp(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := k.AckConfirmed(ctx, got[0]); !errors.Is(err, ErrTimeout) {
+		t.Errorf("acknowledged with nobody there: %v", err)
+	}
+	f.mu.Lock()
+	f.down = false
+	part.subs["s"].generation++
+	f.mu.Unlock()
+	if err := k.AckConfirmed(t.Context(), got[1]); !hasCode(err, protocol.CodeStaleGeneration) {
+		t.Errorf("acknowledged after a reset: %v", err)
+	}
+}

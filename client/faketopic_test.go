@@ -373,3 +373,13 @@ func (f *fake) crash() {
 	f.mu.Unlock()
 	f.hangUp(false)
 }
+
+// handOver leaves the partition without its consumers, as a new owner finds it. Theirs are not told.
+func (p *fakePart) handOver() {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	for _, s := range p.subs {
+		delete(s.on.c.subs, s.on.handle)
+		s.on = nil
+	}
+}

@@ -273,7 +273,7 @@ func (s *stream) settle() {
 		s.say(protocol.TypeAck, ranges)
 	} else {
 		s.asked = now
-		s.ask(ranges)
+		s.request(ranges)
 	}
 	b.flushed(confirm)
 }
@@ -292,9 +292,9 @@ func (s *stream) say(t protocol.Type, ranges []protocol.Range) {
 	}
 }
 
-// ask sends acknowledgements and asks to be told when they, and those before
+// request sends acknowledgements and asks to be told when they, and those before
 // them, are committed. Nobody waits for the answer.
-func (s *stream) ask(ranges []protocol.Range) {
+func (s *stream) request(ranges []protocol.Range) {
 	c, generation := s.conn, s.generation
 	c.post(protocol.TypeAck, &protocol.Ack{
 		Ranges: protocol.Ranges{Handle: s.handle, Generation: generation, Ranges: ranges}, Confirm: true,
