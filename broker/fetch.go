@@ -118,7 +118,7 @@ func (p *partition) withoutRepeats(ok *protocol.FetchOK, view storage.View) stor
 		return view
 	} else {
 		view.Release()
-		ok.To, ok.Next, ok.GapStatus = ok.From, x.End, "none"
+		ok.To, ok.Next, ok.GapStatus = ok.From, x.End, "superseded"
 		return noView
 	}
 }

@@ -359,8 +359,11 @@ func TestStoredAgainIsReadOnce(t *testing.T) {
 			t.Errorf("sequence %d sent again after that: %+v, want offset %d", n, s, want)
 		}
 	}
+	var told []client.GapError
 	want := []uint64{0, 1, 2, 3, 4, 5, 6, 10, again[6], again[7], again[8]}
-	r, err := f.dial(owner).Reader(t.Context(), "twice", client.ReaderConfig{From: earliest, ToEnd: true})
+	r, err := f.dial(owner).Reader(t.Context(), "twice", client.ReaderConfig{
+		From: earliest, ToEnd: true, OnSuperseded: func(g client.GapError) { told = append(told, g) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,6 +380,9 @@ func TestStoredAgainIsReadOnce(t *testing.T) {
 	}
 	if m, err := r.Next(t.Context()); err == nil {
 		t.Errorf("offset %d comes too", m.Offset)
+	}
+	if len(told) != 1 || told[0].From != 7 || told[0].To != 10 || told[0].Status != "superseded" {
+		t.Errorf("the reader was told of %v, want offsets 7 to 10", told)
 	}
 	closeConsumer(t, cons)
 }

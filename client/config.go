@@ -151,6 +151,9 @@ type ReaderConfig struct {
 	// FetchBytes is how much of a partition is asked for at a time, and as much
 	// may lie ready beside it. Default 1 MiB.
 	FetchBytes int
+	// OnSuperseded is told, in Next, of offsets that are passed over because their
+	// messages were stored again and come at later offsets. May be nil: nothing is lost.
+	OnSuperseded func(GapError)
 }
 
 func (c ReaderConfig) withDefaults() (ReaderConfig, error) {

@@ -40,16 +40,23 @@ func (e *UnknownError) Error() string {
 // Unwrap is the cause.
 func (e *UnknownError) Unwrap() error { return e.Err }
 
+// superseded is the status of offsets whose messages are read at later ones.
+const superseded = "superseded"
+
 // GapError says that the offsets [From, To) of a partition are not delivered, and why.
 type GapError struct {
 	Topic     string
 	Partition int
 	From, To  uint64
-	Status    string // trimmed, lost, orphaned, damaged, gap
+	Status    string // trimmed, lost, orphaned, damaged, slow, unexplained, or superseded, which is no loss
 }
 
 // Error is the text for a person.
 func (e *GapError) Error() string {
+	if e.Status == superseded {
+		return fmt.Sprintf("%s:%d: offsets %d to %d are superseded: their messages were stored again and come at later offsets",
+			e.Topic, e.Partition, e.From, e.To-1)
+	}
 	return fmt.Sprintf("%s:%d has a gap at offsets %d to %d (%s)", e.Topic, e.Partition, e.From, e.To-1, e.Status)
 }
 

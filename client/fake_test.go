@@ -288,7 +288,9 @@ func (c *fakeConn) fetch(fr protocol.Frame) {
 	}
 	ok.Next = ok.To
 	if g, is := p.gaps[ok.To]; is {
-		ok.Next, ok.GapStatus = g, "lost"
+		if ok.Next, ok.GapStatus = g, "lost"; p.again[ok.To] {
+			ok.GapStatus = "superseded"
+		}
 	}
 	f.mu.Unlock()
 	c.send(protocol.TypeFetchOK, fr.ID, &ok, body)

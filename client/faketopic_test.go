@@ -19,6 +19,7 @@ type fakePart struct {
 	log         []batch.Batch
 	start, next uint64
 	gaps        map[uint64]uint64
+	again       map[uint64]bool // the gap that begins here is superseded rather than lost
 	sessions    map[[2]uint64]*fakeSession
 	subs        map[string]*fakeSub
 }

@@ -142,8 +142,10 @@ func (r *Reader) Next(ctx context.Context) (Message, error) {
 		case err != nil:
 			r.open--
 			return Message{}, err
-		case r.cur.gap != nil:
+		case r.cur.gap != nil && r.cur.gap.Status != superseded:
 			return Message{}, r.cur.gap
+		case r.cur.gap != nil && r.cfg.OnSuperseded != nil:
+			r.cfg.OnSuperseded(*r.cur.gap)
 		}
 	}
 }

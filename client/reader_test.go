@@ -105,6 +105,32 @@ func TestReaderNamesGaps(t *testing.T) {
 	}
 }
 
+// TestReaderTellsSuperseded: messages that were stored again at later offsets are no loss, and no error.
+func TestReaderTellsSuperseded(t *testing.T) {
+	f := newFake(t)
+	part := f.topic("/default/a", 1).parts[0]
+	part.put(numbers(0, 10)...)
+	f.mu.Lock()
+	part.gaps[10], part.again, part.next = 15, map[uint64]bool{10: true}, 15
+	f.mu.Unlock()
+	part.put(numbers(10, 15)...)
+	for _, listens := range []bool{false, true} {
+		var told []string
+		cfg := ReaderConfig{From: earliest, ToEnd: true}
+		if listens {
+			cfg.OnSuperseded = func(g GapError) { told = append(told, g.Error()) }
+		}
+		got, errs := readAll(t, reader(t, f.dial(Config{}), "a", cfg))
+		if !slices.Equal(got, numbers(0, 15)) || len(errs) > 0 {
+			t.Errorf("read %q, errors %v", got, errs)
+		}
+		want := []string{"/default/a:0: offsets 10 to 14 are superseded: their messages were stored again and come at later offsets"}
+		if listens && !slices.Equal(told, want) {
+			t.Errorf("told %q", told)
+		}
+	}
+}
+
 // TestReaderFindsJumps reads from a broker that leaves out a batch and says nothing of it.
 func TestReaderFindsJumps(t *testing.T) {
 	f := newFake(t)

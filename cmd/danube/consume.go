@@ -112,7 +112,7 @@ func (a *app) runConsume(ctx context.Context, topic string, f consumeFlags) erro
 // openFeed opens a reader, or a consumer when a subscription is named.
 func (a *app) openFeed(ctx context.Context, c *client.Client, topic string, start protocol.Position, f consumeFlags) (feed, error) {
 	if f.subscription == "" {
-		r, err := c.Reader(ctx, topic, client.ReaderConfig{From: start})
+		r, err := c.Reader(ctx, topic, client.ReaderConfig{From: start, OnSuperseded: a.tellGap})
 		if err != nil {
 			return feed{}, err
 		}
@@ -125,7 +125,7 @@ func (a *app) openFeed(ctx context.Context, c *client.Client, topic string, star
 	consumer, err := a.subscribe(ctx, c, topic, f, client.ConsumerConfig{
 		Subscription: f.subscription, Name: f.consumer, Type: parseSubscriptionType(f.kind.value), From: start,
 		Filters: f.filters, Queue: queue,
-		OnGap: func(g client.GapError) { a.noticef("danube: %v", &g) },
+		OnGap: a.tellGap,
 	})
 	if err != nil {
 		return feed{}, err
@@ -136,6 +136,9 @@ func (a *app) openFeed(ctx context.Context, c *client.Client, topic string, star
 	}
 	return source, nil
 }
+
+// tellGap says that offsets do not come, and why.
+func (a *app) tellGap(g client.GapError) { a.noticef("danube: %v", &g) }
 
 // subscribe opens a consumer. A subscription that exists keeps its type, unless another was asked for by name.
 func (a *app) subscribe(ctx context.Context, c *client.Client, topic string, f consumeFlags, cfg client.ConsumerConfig) (*client.Consumer, error) {
@@ -224,7 +227,7 @@ func (a *app) pull(ctx context.Context, source feed, p *printer, count int64) er
 	for n := int64(0); count == 0 || n < count; {
 		m, err = source.next(ctx)
 		if gap, ok := errors.AsType[*client.GapError](err); ok {
-			a.noticef("danube: %v", gap)
+			a.tellGap(*gap)
 			continue
 		}
 		if err != nil {

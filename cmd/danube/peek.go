@@ -38,7 +38,7 @@ func (a *app) topicPeek() *cobra.Command {
 			return err
 		}
 		defer c.Close()
-		r, err := c.Reader(ctx, args[0], client.ReaderConfig{From: start, ToEnd: true})
+		r, err := c.Reader(ctx, args[0], client.ReaderConfig{From: start, ToEnd: true, OnSuperseded: a.tellGap})
 		if err != nil {
 			return explained(failed(err, "peek into %s", args[0]), name)
 		}
@@ -60,7 +60,7 @@ func (a *app) peekInto(ctx context.Context, r *client.Reader, count int64) ([]cl
 		gap, isGap := errors.AsType[*client.GapError](err)
 		switch {
 		case isGap:
-			a.noticef("danube: %v", gap)
+			a.tellGap(*gap)
 		case errors.Is(err, io.EOF):
 			return messages, nil
 		case err != nil:
