@@ -110,10 +110,6 @@ func (h *historian) returned(view *state.View, m *state.Partition) (*state.Range
 			if s == nil || s.Status == state.StoreLost || s.Status == state.StoreRemoved || s.Clean {
 				continue
 			}
-			own := id == h.b.self().Store
-			if own && !rg.Tail {
-				continue // damage of this store's own, which it knows
-			}
 			run := state.Owner{Store: id, Incarnation: s.Incarnation}
 			h.mu.Lock()
 			known := h.judged[judgement{partitionKey{m.Topic, m.Number}, rg.Start, run}]
@@ -137,12 +133,12 @@ func (h *historian) judge(p *partition, start uint64, by state.Owner) {
 // takeBack takes back what a store has of an ORPHANED range.
 func (h *historian) takeBack(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
 	switch {
+	case !rg.Tail:
+		return h.takeBackSealed(ctx, p, rg, from)
 	case from.Store == h.b.self().Store:
 		return h.takeBackOwn(ctx, p, rg, from)
-	case rg.Tail:
-		return h.takeBackTail(ctx, p, rg, from)
 	}
-	return h.takeBackSealed(ctx, p, rg, from)
+	return h.takeBackTail(ctx, p, rg, from)
 }
 
 // reportTime bounds a report: the store may have to recover the log first.
@@ -167,10 +163,18 @@ func (b *Broker) report(ctx context.Context, p *partition, start uint64, rg *sta
 }
 
 // takeBackSealed takes back a range whose end is known: its store was away, and
-// still has it. It stays there until it is copied as other history is.
+// still has it. It stays there until it is copied as other history is. What is
+// damaged there stays ORPHANED.
 func (h *historian) takeBackSealed(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
+	ask := func(at uint64) (*reportAnswer, error) { return h.b.report(ctx, p, at, rg, from) }
+	if from.Store == h.b.self().Store {
+		ask = func(at uint64) (*reportAnswer, error) {
+			out := &reportAnswer{}
+			return out, h.whileSealed(p, rg, rg.End, func() error { return out.lookThrough(p.log, at, rg.End) })
+		}
+	}
 	for at := rg.Start; at < rg.End; {
-		ans, err := h.b.report(ctx, p, at, rg, from)
+		ans, err := ask(at)
 		if err != nil {
 			return err
 		}
@@ -428,7 +432,17 @@ func (h *historian) takeBackOwn(ctx context.Context, p *partition, rg *state.Ran
 	if err := c.Close(); err != nil {
 		return err
 	}
-	// The log reads it as if it were sealed already, for this goroutine alone.
+	sent := sentIndex{}
+	if err := h.whileSealed(p, rg, end, func() error { return readOwn(p.log, rg.Start, end, sent) }); err != nil {
+		return err
+	}
+	ans := &reportAnswer{End: end, Proven: true}
+	return h.settleTail(ctx, p, rg, tail{ans: ans, parts: ans.sound(rg.Start), sent: sent, from: from})
+}
+
+// whileSealed has the log read a range of this store's own as if it were sealed
+// at end already, for read alone.
+func (h *historian) whileSealed(p *partition, rg *state.Range, end uint64, read func() error) error {
 	view := h.b.meta.View()
 	t, m := view.TopicByID(p.key.topic), view.Partition(p.key.topic, p.key.n)
 	if t == nil || m == nil || m.Epoch != p.epoch {
@@ -437,14 +451,12 @@ func (h *historian) takeBackOwn(ctx context.Context, p *partition, rg *state.Ran
 	p.past.hidden.Store(&span{rg.Start, rg.End})
 	defer p.past.hidden.Store(nil)
 	p.log.SetRanges(asSealed(h.b.facts(t, m).Ranges, rg.Start, end))
-	sent := sentIndex{}
-	err = readOwn(p.log, rg.Start, end, sent)
+	err := read()
 	p.log.SetRanges(h.b.facts(t, m).Ranges)
 	if err != nil {
 		return fmt.Errorf("read this store's own [%d, %d): %w", rg.Start, end, err)
 	}
-	ans := &reportAnswer{End: end, Proven: true}
-	return h.settleTail(ctx, p, rg, tail{ans: ans, parts: ans.sound(rg.Start), sent: sent, from: from})
+	return nil
 }
 
 // asSealed are ranges in which the one that begins at start is sealed at end.

@@ -109,6 +109,36 @@ func TestTailComesBackWithItsBroker(t *testing.T) {
 	}
 }
 
+// A broker that was lost with history that lay only there, and comes back as the
+// owner itself, takes that history back: nobody else can.
+func TestOwnHistoryComesBackWithTheOwner(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	publish(t, f.dial(0), "own", 0, 100)
+	first := f.owner("own", 0)
+	aside := (first + 1) % 3 // is given no partition
+	if err := f.dial(first).Admin().BrokerDrain(t.Context(), protocol.BrokerArgs{Broker: fmt.Sprintf("n%d", aside+1)}); err != nil {
+		t.Fatal(err)
+	}
+	_, second := f.takenOver("own")
+	f.start(first)
+	eventually(t, "the tail to be with the second owner", func() bool { return !f.has(aside, "own", state.RangeOrphaned) })
+	if _, again := f.takenOver("own"); again != first || !f.has(aside, "own", state.RangeOrphaned) {
+		t.Fatalf("n%d took over from n%d: %+v", again+1, second+1, f.nodes[aside].Partition("own", 0))
+	}
+	f.kill(first)
+	f.start(second)
+	eventually(t, "the second owner to have its own again", func() bool {
+		m := f.nodes[second].Partition("own", 0)
+		return f.nodes[second].Serves("own", 0) > 0 && m.Ranges[0].Status == state.RangeSealed
+	})
+	f.start(first)
+	eventually(t, "nothing to be orphaned", func() bool { return !f.has(second, "own", state.RangeOrphaned) })
+	got, gaps := readAll(t, f.dial(second), "own")
+	if wantNumbered(t, got, 100); len(gaps) > 0 {
+		t.Errorf("gaps %v", gaps)
+	}
+}
+
 // A subscription that passed the gap gets what was in it late, marked, and once.
 func TestHoleIsDeliveredLate(t *testing.T) {
 	f := newFleet(t, 3, func(c *broker.Config) { c.GapWait = 100 * time.Millisecond })
