@@ -104,6 +104,9 @@ func (a *app) topicTruncate() *cobra.Command {
 			verb = "would remove"
 		}
 		fmt.Fprintf(a.out, "%s %s of %s; the log begins at %d\n", verb, removed(*res), args[0], res.LogStart)
+		if !*dry && res.LogStart > res.Was {
+			a.noticef("the space of a file comes back once all of its offsets lie before the begin of the log")
+		}
 		return nil
 	}
 	return cmd

@@ -298,6 +298,11 @@ func (r *round) after() error {
 	}
 	clear(r.rest)
 	clear(r.bufs)
+	for _, l := range r.logs {
+		if err := t.leaveBehind(l); err != nil {
+			return err
+		}
+	}
 	t.makeRoom()
 	if r.journal == nil {
 		t.armSweep()

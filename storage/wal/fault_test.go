@@ -270,6 +270,78 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestFullDiskOfOneSegment: everything lies in the one file that is written to. A truncation of all of it gives the space
+// back; one inside it closes the file, so that the next can.
+func TestFullDiskOfOneSegment(t *testing.T) {
+	for name, first := range map[string]uint64{"at once": 0, "in two steps": 100} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(c *Config) { c.JournalBytes = 0; c.SegmentBytes = 64 << 20 })
+			r.fsys.Limit(2 << 20)
+			r.tier.space.init(r.tier)
+			stored := uint64(0)
+			for err := error(nil); err == nil; stored++ {
+				r.clock.ms++
+				if err = r.put(1000); err != nil {
+					wantErr(t, err, ErrFull)
+					break
+				}
+			}
+			if first > 0 {
+				if err := r.log.Trim(first); err != nil {
+					t.Fatal(err)
+				}
+				if got := len(readAll(t, r.log, first)); got != int(stored-first) {
+					t.Fatalf("read %d messages, want %d", got, stored-first)
+				}
+				r.clock.ms += 200
+				wantErr(t, r.put(1000), ErrFull)
+			}
+			if err := r.log.Trim(stored); err != nil {
+				t.Fatal(err)
+			}
+			r.clock.ms += 200
+			r.mustPut(500, 1000)
+			if got := len(readAll(t, r.log, stored)); got != 500 {
+				t.Errorf("read %d messages, want 500", got)
+			}
+			m := r.fsys.Kill()
+			r.tier.Close()
+			tier := openTier(t, m, nil)
+			l, found := openLog(t, tier, Opening{
+				ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Start: stored, Floor: stored + 500,
+			})
+			if got := len(readAll(t, l, stored)); got != 500 || found.Class == Damaged {
+				t.Errorf("after a restart: read %d messages, %+v", got, found)
+			}
+			if err := tier.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestTrimmedToTheEnd: a log of which nothing is kept goes on where it ended, with and without a restart.
+func TestTrimmedToTheEnd(t *testing.T) {
+	r := newRig(t, nil)
+	r.mustPut(20, 100)
+	if err := r.log.Trim(20); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.log.files.list); n != 0 {
+		t.Errorf("%d files are left of a log that holds nothing", n)
+	}
+	m := r.fsys.Kill()
+	r.tier.Close()
+	tier := openTier(t, m, nil)
+	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Start: 20, Floor: 20})
+	if l.Next() != 20 || found.Class == Damaged {
+		t.Errorf("goes on at %d, %+v", l.Next(), found)
+	}
+	if err := tier.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestAppendBlocksWhileTheDiskIsSlow is A71: memory on its way to the disk is
 // bounded, and nothing fails.
 func TestAppendBlocksWhileTheDiskIsSlow(t *testing.T) {

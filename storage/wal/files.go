@@ -42,11 +42,12 @@ type file struct {
 // files are the segment files of a partition, in the order of offsets. Guarded
 // by the log's lock, but for what only the commit loop touches.
 type files struct {
-	list     []*file
-	epoch    uint64
-	start    uint64 // first offset of the epoch
-	current  *file  // what the commit loop appends to
-	anchored atomic.Bool
+	list      []*file
+	epoch     uint64
+	start     uint64 // first offset of the epoch
+	current   *file  // what the commit loop appends to
+	overtaken bool   // current is to be closed: the start of the log has passed its first offset
+	anchored  atomic.Bool
 }
 
 // begin makes the next batch start a new file: each epoch writes its own (R6).

@@ -14,7 +14,8 @@ import (
 
 // Trim makes to the lowest offset kept, once that was decided elsewhere (R13),
 // and deletes the segment files that lie wholly below it. A reader below to
-// gets *Trimmed from now on.
+// gets *Trimmed from now on. A to that lies inside or behind the file that is
+// written to closes it, so that its space comes back, now or with a later Trim.
 func (l *Log) Trim(to uint64) error {
 	l.mu.Lock()
 	to = min(to, l.ends.committed)
@@ -23,6 +24,7 @@ func (l *Log) Trim(to uint64) error {
 		return ErrClosed
 	}
 	l.ends.start = max(l.ends.start, to)
+	l.overtake()
 	var gone []*file
 	n := len(l.files.list)
 	for i, f := range l.files.list {
@@ -44,6 +46,49 @@ func (l *Log) Trim(to uint64) error {
 		return nil
 	}
 	return l.tier.remove(l.id, below, gone)
+}
+
+// overtake has the commit loop close the current file if the start of the log
+// has passed its first offset, and waits for that. l.mu is held.
+func (l *Log) overtake() {
+	f := &l.files
+	if f.current == nil || f.current.size == 0 || f.current.base >= l.ends.start {
+		return
+	}
+	f.overtaken = true
+	if !l.queued {
+		l.queued = true
+		l.mu.Unlock()
+		l.tier.enqueue(l)
+		l.mu.Lock()
+	}
+	for f.overtaken && !l.door.closed && l.door.err == nil {
+		l.wake.Wait()
+	}
+}
+
+// leaveBehind closes a current file that the start of its log has passed. The
+// next batch makes another. It is the commit loop's.
+func (t *Tier) leaveBehind(l *Log) error {
+	l.mu.Lock()
+	f, due := l.files.current, l.files.overtaken
+	l.mu.Unlock()
+	if !due {
+		return nil
+	}
+	if f != nil {
+		if err := t.dropAhead(f); err != nil {
+			return err
+		}
+		if err := t.roll(f); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	l.files.current, l.files.overtaken = nil, false
+	l.notify()
+	l.mu.Unlock()
+	return nil
 }
 
 // remove deletes files. The journal is told first: what it still covers of them
