@@ -349,7 +349,7 @@ func TestClosingWhileTheBrokerIsAway(t *testing.T) {
 	f.topic("/default/a", 1)
 	p := producer(t, f.dial(Config{}), "a", ProducerConfig{})
 	f.hangUp(true)
-	eventually(t, "the loss is seen", func() bool { return p.trouble() != nil })
+	eventually(t, "the loss is seen", func() bool { return p.Trouble() != nil })
 	var got outcomes
 	for range 5 {
 		if err := p.SendAsync(t.Context(), text("x"), got.add); err != nil {

@@ -143,7 +143,7 @@ func (p *Producer) Send(ctx context.Context, m Message) (Result, error) {
 		return res, err
 	case <-ctx.Done():
 		// w is left to the callback that is still to come.
-		return Result{}, &UnknownError{Count: 1, Err: stopped(ctx, "send to "+p.topic, p.trouble())}
+		return Result{}, &UnknownError{Count: 1, Err: stopped(ctx, "send to "+p.topic, p.Trouble())}
 	}
 }
 
@@ -164,8 +164,9 @@ func newWaiter() *waiter {
 	return w
 }
 
-// trouble is what keeps a partition of the producer from being sent to, or nil.
-func (p *Producer) trouble() error {
+// Trouble is what keeps messages of the producer from being stored at the moment
+// and is being tried again, or nil.
+func (p *Producer) Trouble() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.st.lanes {

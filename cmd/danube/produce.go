@@ -100,7 +100,7 @@ func (a *app) runProduce(ctx context.Context, topic string, args []string, f pro
 	if err != nil {
 		return failed(err, "produce to %s", topic)
 	}
-	s := newSender(a, outlet{producer.Topic(), producer.Partitions() > 1, producer.SendAsync, producer.Close}, f.output.value == "json")
+	s := newSender(a, outlet{producer.Topic(), producer.Partitions() > 1, producer.SendAsync, producer.Close, producer.Trouble}, f.output.value == "json")
 	s.message = client.Message{Properties: properties}
 	if f.key != "" {
 		s.message.Key = []byte(f.key)

@@ -41,6 +41,37 @@ type outlet struct {
 	many  bool // the topic has several partitions
 	send  func(context.Context, client.Message, func(client.Result, error)) error
 	close func(context.Context) (unknown int, err error)
+	// trouble is what is being waited for, or nil.
+	trouble func() error
+}
+
+// worry says what a command waits for, once it has waited for long, and again when the reason is another.
+type worry struct {
+	since time.Time // when it began to wait, zero while it does not
+	told  string    // the reason that was told
+}
+
+// worryAfter is how long there may be trouble before a word is said of it: a hand-over takes less.
+const worryAfter = 3 * time.Second
+
+// look reports whether err, which may be nil, is to be told now.
+func (w *worry) look(now time.Time, err error) bool {
+	if err == nil {
+		*w = worry{}
+		return false
+	}
+	if w.since.IsZero() {
+		w.since = now
+	}
+	reason := err.Error()
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		reason = e.Code.String() // its text may have numbers that change
+	}
+	if now.Sub(w.since) < worryAfter || reason == w.told {
+		return false
+	}
+	w.told = reason
+	return true
 }
 
 // account is what became of the messages.
@@ -93,6 +124,12 @@ func (s *sender) run(ctx context.Context, in *input, rate int) error {
 	sending, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s.stop, s.began = stop, s.app.now()
+	var w worry
+	defer every(time.Second, func() {
+		if err := s.to.trouble(); w.look(s.app.now(), err) {
+			s.notice("danube: %v; waiting", err)
+		}
+	}, func() {})()
 	finished := make(chan error, 1)
 	// Returns when the input ends or sending does; a read of standard input that never returns is left behind.
 	go func() { finished <- s.pump(sending, in, newPacer(rate)) }()
@@ -109,7 +146,7 @@ func (s *sender) run(ctx context.Context, in *input, rate int) error {
 	}
 	interrupted := errors.Is(context.Cause(ctx), errInterrupted)
 	if interrupted {
-		s.app.noticef("interrupted; waiting for what is in flight, at most %s (once more gives up)", settings.FormatDuration(interruptedTime))
+		s.notice("interrupted; waiting for what is in flight, at most %s (once more gives up)", settings.FormatDuration(interruptedTime))
 	}
 	// The first signal ended ctx; the second ends the process.
 	closing := context.WithoutCancel(ctx)
@@ -120,6 +157,13 @@ func (s *sender) run(ctx context.Context, in *input, rate int) error {
 	}
 	unknown, closeErr := s.to.close(closing)
 	return s.report(err, closeErr, unknown, interrupted)
+}
+
+// notice is noticef while failures may be told as well.
+func (s *sender) notice(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.app.noticef(format, args...)
 }
 
 // pump hands over message after message. It returns nil at the end of the input or when it was stopped.

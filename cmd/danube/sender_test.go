@@ -24,6 +24,7 @@ type press struct {
 	held    bool
 	refuse  func(n int, payload string) error // nil: everything is stored
 	full    bool                              // send blocks until its context ends
+	sick    func() error                      // nil: nothing is wrong
 }
 
 func (p *press) send(ctx context.Context, m client.Message, done func(client.Result, error)) error {
@@ -66,7 +67,12 @@ func (p *press) close(context.Context) (int, error) {
 }
 
 func (p *press) outlet() outlet {
-	return outlet{topic: "/default/t", many: true, send: p.send, close: p.close}
+	return outlet{topic: "/default/t", many: true, send: p.send, close: p.close, trouble: func() error {
+		if p.sick == nil {
+			return nil
+		}
+		return p.sick()
+	}}
 }
 
 // produce sends the lines of text through a sender.
@@ -104,6 +110,37 @@ func TestProduceSummary(t *testing.T) {
 	if s.out.Len() > 0 {
 		t.Errorf("prints %q", s.out.String())
 	}
+}
+
+// TestProduceSaysWhatItWaitsFor: one line for each reason, whose numbers may change, once it has lasted; none of it in
+// what -o json prints, and the interruption ends it.
+func TestProduceSaysWhatItWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newShell(), &press{full: true}
+		s.now = time.Now
+		began := time.Now()
+		p.sick = func() error {
+			switch past := time.Since(began); {
+			case past < 10*time.Second+time.Second/2:
+				return fmt.Errorf("send to /default/t: %w", protocol.Errorf(protocol.CodeStorageFull, "%d bytes free", int(past)))
+			case past < 20*time.Second:
+				return protocol.Errorf(protocol.CodeMoving, "it is moving")
+			case past < 30*time.Second:
+				return nil
+			}
+			return protocol.Errorf(protocol.CodeMoving, "it is moving again") // for less than is worth a word
+		}
+		ctx, stop := context.WithCancelCause(t.Context())
+		defer stop(nil)
+		time.AfterFunc(32*time.Second, func() { stop(errInterrupted) })
+		if err := produce(ctx, s, p, "a\n", true); !errors.Is(err, errInterrupted) {
+			t.Error(err)
+		}
+		want := "danube: send to /default/t: 4000000000 bytes free; waiting\ndanube: it is moving; waiting\n"
+		if got, _, _ := strings.Cut(s.err.String(), "interrupted;"); got != want || s.out.Len() > 0 {
+			t.Errorf("says %q, want %q; prints %q", got, want, s.out.String())
+		}
+	})
 }
 
 // TestSummaryNamesThePartition where the topic has several, also when one got all.
@@ -218,7 +255,7 @@ func TestClosedPipeStopsProducing(t *testing.T) {
 
 // TestSendingAllocatesNothing: millions of lines go through here.
 func TestSendingAllocatesNothing(t *testing.T) {
-	s := newSender(newShell().app, outlet{topic: "t", send: func(_ context.Context, _ client.Message, done func(client.Result, error)) error {
+	s := newSender(newShell().app, outlet{topic: "t", trouble: func() error { return nil }, send: func(_ context.Context, _ client.Message, done func(client.Result, error)) error {
 		done(client.Result{Offset: 7}, nil)
 		return nil
 	}}, false)
