@@ -116,6 +116,9 @@ func (b *Broker) describePartition(view *state.View, m *state.Partition, p *part
 	for i := range m.Ranges {
 		d.Ranges = append(d.Ranges, describeRange(view, &m.Ranges[i], d.NextOffset))
 	}
+	for _, x := range m.Superseded {
+		d.Superseded = append(d.Superseded, protocol.OffsetSpan(x))
+	}
 	if p == nil {
 		return d
 	}

@@ -18,9 +18,9 @@ func (c *chaos) drain(d time.Duration) {
 	c.t.Helper()
 	cl := c.dial()
 	defer cl.Close()
-	deadline := time.Now().Add(d)
+	deadline, behind := time.Now().Add(d), ""
 	for time.Now().Before(deadline) {
-		lag := uint64(0)
+		lag := ""
 		for _, topic := range c.topics {
 			described, err := cl.Admin().TopicDescribe(c.t.Context(), protocol.TopicArgs{Topic: topic.name, Partition: -1})
 			if err != nil {
@@ -28,16 +28,19 @@ func (c *chaos) drain(d time.Duration) {
 			}
 			for _, s := range described.Subscriptions {
 				for _, p := range s.Partitions {
-					lag += p.Lag
+					if p.Lag > 0 {
+						lag += fmt.Sprintf("\n%s:%d %s: %+v", topic.name, p.Partition, s.Name, p)
+					}
 				}
 			}
 		}
-		if lag == 0 {
+		if lag == "" {
 			return
 		}
+		behind = lag
 		rest(c.t.Context(), 50*time.Millisecond)
 	}
-	c.t.Errorf("the subscriptions had not caught up %v after the faults were over", d)
+	c.t.Errorf("the subscriptions had not caught up %v after the faults were over:%s", d, behind)
 }
 
 // readBack collects the end state: everything is read once from the running broker and once after a clean restart.
@@ -73,9 +76,13 @@ func (c *chaos) readBack() *history.Final {
 	return final
 }
 
-// namedRanges are the gaps and lost ranges of a partition: what lies between two ranges was given to no message.
+// namedRanges are the gaps, lost ranges and superseded offsets of a partition: what lies between two ranges was given to
+// no message.
 func namedRanges(p protocol.PartitionDescription) []history.Range {
 	var all []history.Range
+	for _, s := range p.Superseded {
+		all = append(all, history.Range{From: int64(s.Start), To: int64(s.End), Status: history.Superseded})
+	}
 	at := int64(p.LogStart)
 	for _, r := range p.Ranges {
 		if int64(r.Start) > at {

@@ -97,6 +97,14 @@ type PartitionDescription struct {
 	Producers    int                `msgpack:"pr" json:"producers"`
 	Warm         *WarmDescription   `msgpack:"w,omitempty" json:"warm,omitempty"`
 	Ranges       []RangeDescription `msgpack:"r" json:"ranges"`
+	// Superseded are offsets whose messages were stored again, at later ones, while the broker that had them was away.
+	Superseded []OffsetSpan `msgpack:"su,omitempty" json:"superseded,omitempty"`
+}
+
+// OffsetSpan is the offsets from Start up to, not including, End.
+type OffsetSpan struct {
+	Start uint64 `msgpack:"s" json:"start"`
+	End   uint64 `msgpack:"n" json:"end"`
 }
 
 // WarmDescription is the state of the write buffer of a partition.

@@ -26,6 +26,7 @@ func exampleTopic() protocol.TopicDescription {
 				{Epoch: 2, Start: 500, End: 600, Status: "LOST", Stores: []string{"aa"}, Detail: "wal/x.seg at 4096: CRC"},
 				{Epoch: 3, Start: 600, End: 1010, Status: "OPEN", Stores: []string{"aa"}},
 			},
+			Superseded: []protocol.OffsetSpan{{Start: 490, End: 500}},
 		}, {Partition: 1, Owner: "n1", Epoch: 1, State: "failed", Reason: "disk"}},
 		Subscriptions: []protocol.SubDescription{exampleSubscription()},
 	}

@@ -375,6 +375,11 @@ func describeRanges(w io.Writer, parts []protocol.PartitionDescription, all bool
 			}
 			t.add(row...)
 		}
+		for _, s := range p.Superseded {
+			if all {
+				t.add(strconv.Itoa(p.Partition), offsets(s.Start, s.End), "superseded", "stored again at later offsets", "", "")
+			}
+		}
 	}
 	if len(t.rows) == 0 {
 		return nil

@@ -258,7 +258,10 @@ func (j *journal) undo(e entry) error {
 	case e.from == nil:
 		_, err = j.bury(e.to)
 	case e.to == nil:
-		return j.dig(e.over, e.from)
+		err = j.dig(e.over, e.from)
+		if errors.Is(err, unix.ENOENT) && !removed(e.from.dir) {
+			return err
+		}
 	default:
 		err = unix.Renameat(int(e.to.dir.Fd()), e.to.is, int(e.from.dir.Fd()), e.from.is)
 		err = errors.Join(err, j.dig(e.over, e.to))
@@ -268,6 +271,12 @@ func (j *journal) undo(e entry) error {
 		return nil
 	}
 	return err
+}
+
+// removed says whether a directory is gone for good.
+func removed(dir *os.File) bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(dir.Fd()), &st) == nil && st.Nlink == 0
 }
 
 // lose brings a file back to its synced state, and with rnd leaves some of the newer pages in it.

@@ -218,6 +218,15 @@ func TestLossOfPowerKeepsExactlyWhatWasSynced(t *testing.T) {
 			m.sync(".")
 			m.check(os.Remove(m.path("d")))
 		}, map[string]string{"d/": ""}},
+		"a synced removal of a folder and what was removed from it": {func(m *mounted) {
+			m.check(os.Mkdir(m.path("d"), 0o755))
+			m.write("d/a", "x", true)
+			m.sync("d")
+			m.sync(".")
+			m.check(os.Remove(m.path("d/a")))
+			m.check(os.Remove(m.path("d")))
+			m.sync(".")
+		}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

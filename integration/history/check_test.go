@@ -148,6 +148,10 @@ func valuePlays() map[string]play {
 			s.read(s.Consumer("r", "/t", "", Reader), sent{m[0].payload, 2})
 			s.serve("served", m...).Ranges = []Range{{2, 3, Superseded}}
 		}},
+		"I1 superseded and nowhere else": {"I1", "p0/0 was acknowledged and is gone", func(s *scene) {
+			m := s.send(s.Producer("/t"), 2, 2)
+			s.serve("served", m[1]).Ranges = []Range{{2, 3, Superseded}}
+		}},
 		"I5 a producer's messages swapped": {"I5", "p0/1 lies at", func(s *scene) {
 			p := s.Producer("/t")
 			a, first := p.Begin(64)

@@ -40,7 +40,7 @@ type Partition struct {
 	Level Level
 	// LogStart is the lowest offset that retention left.
 	LogStart int64
-	// Ranges are the gaps and lost ranges that the metadata names, in order.
+	// Ranges are the gaps, lost ranges and superseded offsets that the metadata names.
 	Ranges []Range
 	// Epochs are the ranges that epochs wrote, as the metadata has them, by offset.
 	Epochs []Epoch

@@ -117,7 +117,7 @@ func (c *check) judgeKept() {
 		status Range
 	}
 	undue := map[declared]int{}
-	missing := func(part uint32, offset int64) bool {
+	missing := func(part uint32, offset int64, v value) bool {
 		p := c.end(part)
 		if c.where[part].served[offset] || offset < p.LogStart {
 			return false
@@ -128,7 +128,8 @@ func (c *check) judgeKept() {
 			}
 			switch {
 			case r.Status == Superseded:
-				return false
+				second := c.places[v.producer][v.seq]
+				return !second.known || !c.where[second.part].served[second.offset]
 			case r.Status == PlainGap:
 				return true
 			case !mayLose(p.Level, c.kinds):
@@ -140,7 +141,7 @@ func (c *check) judgeKept() {
 	}
 	for _, p := range c.run.producers {
 		for seq := range p.sends {
-			if s := &p.sends[seq]; s.outcome == acked && missing(s.part, s.offset) {
+			if s := &p.sends[seq]; s.outcome == acked && missing(s.part, s.offset, value{p.id, uint64(seq)}) {
 				c.complain("I1", fmt.Sprintf("%s offset %d: %v was acknowledged and is gone", c.part(s.part), s.offset, value{p.id, uint64(seq)}))
 			}
 		}
@@ -151,7 +152,7 @@ func (c *check) judgeKept() {
 	}
 	for _, k := range c.run.consumers {
 		for i := range k.events {
-			if e := &k.events[i]; e.kind == readEvent && missing(e.part, e.offset) {
+			if e := &k.events[i]; e.kind == readEvent && c.sentAs(e.v) != nil && missing(e.part, e.offset, e.v) {
 				c.complain("I8", fmt.Sprintf("%s offset %d was read by %s and is readable no more", c.part(e.part), e.offset, k.name))
 			}
 		}
