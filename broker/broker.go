@@ -82,7 +82,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.keepers = keepers{ceilings: newCeilingKeeper(b), cursors: newCursorKeeper(b), damage: newDamageKeeper(b), historian: newHistorian(b)}
 	b.archive = newArchive(b)
-	b.frames = protocol.NewBudget(max(cfg.frameBytes(), int64(2*b.maxFrame())), 3*heartbeat)
+	b.frames = protocol.NewBudget(max(cfg.frameBytes(), int64(2*b.maxFrame())))
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

@@ -342,9 +342,9 @@ func (c *conn) dropConsumer(h uint32) {
 type meteredReader struct {
 	nc       net.Conn
 	hello    bool
-	set      time.Time // when the deadline was last set
-	began    time.Time // of the frame in progress
-	received int       // bytes of it
+	set      time.Time     // when the deadline was last set
+	received int           // bytes of the frame in progress
+	waited   time.Duration // for them; not for what this side made wait, for room or the disk
 }
 
 const (
@@ -370,8 +370,8 @@ func (r *meteredReader) Read(p []byte) (int, error) {
 	if !r.hello {
 		now := time.Now()
 		if r.received == 0 {
-			r.began = now
-		} else if late := now.Sub(r.began) - frameGrace; late > 0 && float64(r.received) < late.Seconds()*frameMinBps {
+			r.waited = 0
+		} else if late := r.waited - frameGrace; late > 0 && float64(r.received) < late.Seconds()*frameMinBps {
 			return 0, os.ErrDeadlineExceeded
 		}
 		if now.Sub(r.set) > time.Second {
@@ -380,6 +380,7 @@ func (r *meteredReader) Read(p []byte) (int, error) {
 				return 0, err
 			}
 		}
+		defer func() { r.waited += time.Since(now) }()
 	}
 	n, err := r.nc.Read(p)
 	r.received += n

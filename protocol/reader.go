@@ -24,8 +24,8 @@ type Reader struct {
 	limit int
 	big   *[]byte // the pooled buffer of the frame handed out last
 
-	budget  *Budget // of large frames; nil: none
-	charged int64   // held of it
+	budget      *Budget // of large frames; nil: none
+	first, rest int64   // held of it
 }
 
 // NewReader reads frames from src through a buffer of size bytes, of which it
@@ -119,10 +119,11 @@ func (r *Reader) fill(n int) error {
 
 // readBig reads the frame of n bytes, more than the buffer holds, into r.big.
 func (r *Reader) readBig(n int) error {
-	if err := r.charge(min(n, firstBuffer)); err != nil {
+	first := min(n, firstBuffer)
+	if err := r.charge(first, 0); err != nil {
 		return err
 	}
-	r.big = getBuffer(min(n, firstBuffer))
+	r.big = getBuffer(first)
 	at := copy(*r.big, r.buf[r.r:r.w])
 	r.r, r.w = 0, 0
 	for {
@@ -136,8 +137,10 @@ func (r *Reader) readBig(n int) error {
 			}
 			return err
 		}
-		if err := r.charge(min(n, 4*len(*r.big))); err != nil {
-			return err
+		if r.rest == 0 {
+			if err := r.charge(0, n-first); err != nil {
+				return err
+			}
 		}
 		grown := getBuffer(min(n, 4*len(*r.big)))
 		copy(*grown, *r.big)
