@@ -101,10 +101,10 @@ func (b *ackBook) lose() {
 // resume notes that the subscription's acknowledged prefix is cursor.
 func (b *ackBook) resume(cursor uint64) { b.carried.cut(cursor, nil) }
 
-// unconfirmed is everything acknowledged on this connection that is not known to be committed.
+// unconfirmed is everything acknowledged that is not known to be committed.
 func (b *ackBook) unconfirmed() []protocol.Range {
 	var all rangeSet
-	for _, s := range []*rangeSet{&b.asked, &b.sent, &b.pending} {
+	for _, s := range []*rangeSet{&b.asked, &b.sent, &b.pending, &b.carried} {
 		all.join(s)
 	}
 	return all.r

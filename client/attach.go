@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/danubemq/danube/protocol"
@@ -176,18 +175,16 @@ func (s *stream) close(ctx context.Context) error {
 	k := s.k
 	k.mu.Lock()
 	rest := s.book.unconfirmed()
-	if s.conn == nil {
-		rest = slices.Clone(s.book.carried.r)
-	}
 	to := s.at()
-	to.late = s.conn == nil
+	to.late = s.book.carried.n > 0
 	n := uint64(0)
 	for _, r := range rest {
 		n += r.To - r.From
 	}
 	k.mu.Unlock()
+	last := commitment{s: s, from: to, ranges: rest}
 	err := k.c.persist(ctx, s.op("close"), func(ctx context.Context) error {
-		_, err := s.commit(ctx, to, rest)
+		_, err := last.try(ctx)
 		return err
 	})
 	if err != nil {
@@ -249,8 +246,9 @@ func (s *stream) confirm(ctx context.Context, set *rangeSet) error {
 		}
 	}
 	s.k.mu.Unlock()
+	c := commitment{s: s, from: to, ranges: set.r}
 	return s.k.c.insist(ctx, s.op("acknowledge on"), func(ctx context.Context) error {
-		stale, err := s.commit(ctx, to, set.r)
+		stale, err := c.try(ctx)
 		if err == nil && stale > 0 {
 			err = s.stale("%d of %d messages are no longer this consumer's", stale, set.n)
 		}
@@ -263,14 +261,27 @@ func (s *stream) stale(format string, args ...any) error {
 	return wireError(s.op("acknowledge on"), protocol.Errorf(protocol.CodeStaleGeneration, format, args...))
 }
 
-// commit tries once to have ranges, delivered by way of the attachment from, acknowledged and committed by whoever
-// owns the partition now, and returns how many messages of them are not this consumer's any more. A new owner knows
-// them as its own once it has delivered them again; until then they are to be tried again.
-func (s *stream) commit(ctx context.Context, from attachment, ranges []protocol.Range) (stale uint64, err error) {
-	if len(ranges) == 0 {
+// commitment is the acknowledgement of ranges that were delivered by way of an attachment, until it is committed.
+type commitment struct {
+	s      *stream
+	from   attachment
+	ranges []protocol.Range
+	since  time.Time // when a new owner was first found not to have delivered them again
+}
+
+// comeAgain is how long a commitment waits for a new owner to deliver its messages again. They come within much less,
+// or not at all: to another consumer, or behind messages for which there is room only when the application, which waits
+// here, takes some.
+const comeAgain = time.Second
+
+// try tries once to have the ranges acknowledged and committed by whoever owns the partition now, and returns how many
+// messages of them are not this consumer's any more. A new owner knows them as its own once it has delivered them
+// again; until then they are to be tried again, for a while.
+func (a *commitment) try(ctx context.Context) (stale uint64, err error) {
+	if len(a.ranges) == 0 {
 		return 0, nil
 	}
-	k := s.k
+	s, from, k := a.s, a.from, a.s.k
 	k.mu.Lock()
 	now, ended, closing := s.at(), k.err, k.closing
 	k.mu.Unlock()
@@ -284,16 +295,23 @@ func (s *stream) commit(ctx context.Context, from attachment, ranges []protocol.
 	case now.conn == nil:
 		return 0, &lostError{"the owner", errDetached}
 	}
-	stale, err = s.ask(ctx, now, ranges)
+	stale, err = s.ask(ctx, now, a.ranges)
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		if do := e.Code.Meaning().Action; do == protocol.LookUp || do == protocol.Reopen {
 			s.detached(now.conn, now.handle, e) // the broker says so itself as well, or not
 		}
 	}
-	if err == nil && stale > 0 && (from.late || now != from) {
-		err = &lostError{now.conn.address, s.stale("%d messages have not come again yet", stale)}
+	if err != nil || stale == 0 || !from.late && now == from {
+		return stale, err
 	}
-	return stale, err
+	switch {
+	case a.since.IsZero():
+		a.since = time.Now()
+	case time.Since(a.since) >= comeAgain:
+		return stale, fmt.Errorf("%s: the partition was handed over, and its new owner has not delivered %d messages again; they may come again",
+			s.op("acknowledge on"), stale)
+	}
+	return stale, &lostError{now.conn.address, s.stale("%d messages have not come again yet", stale)}
 }
 
 // ask has ranges acknowledged and committed, and returns how many messages of them are not this consumer's.

@@ -243,8 +243,9 @@ func (k *Consumer) AckUpTo(m Message) error {
 // AckConfirmed acknowledges messages and returns when that is committed. A
 // message that is this consumer's no more, because its ack timeout passed or it
 // was given back, is an error with code STALE. When the partition is handed over
-// meanwhile the new owner is asked, until ctx ends. After another error it is not
-// known whether the acknowledgement is committed; the messages are still not
+// meanwhile the new owner is asked, until ctx ends, or it has been there for a
+// second and has not delivered them again. After that and any other error it is
+// not known whether the acknowledgement is committed; the messages are still not
 // handed out by this Consumer again.
 func (k *Consumer) AckConfirmed(ctx context.Context, messages ...Message) error {
 	k.mu.Lock()

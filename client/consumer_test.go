@@ -212,8 +212,14 @@ func TestAckConfirmedSaysStale(t *testing.T) {
 	if n := part.acked("s"); n != 2 {
 		t.Errorf("%d acknowledged", n)
 	}
-	if err := k.AckConfirmed(t.Context(), got[0]); !hasCode(err, protocol.CodeStaleGeneration) {
+	if err := k.AckConfirmed(t.Context(), got[0]); err != nil {
 		t.Errorf("acknowledged twice with confirmation: %v", err)
+	}
+	f.mu.Lock()
+	part.subs["s"].on.held.clear() // given to another one
+	f.mu.Unlock()
+	if err := k.AckConfirmed(t.Context(), got[1]); !hasCode(err, protocol.CodeStaleGeneration) {
+		t.Errorf("acknowledged what another one has: %v", err)
 	}
 }
 
@@ -404,6 +410,36 @@ func TestConfirmedAckGoesToTheNewOwner(t *testing.T) {
 				t.Errorf("subscribed %d times", n)
 			}
 		})
+	}
+}
+
+// TestConfirmedAckDoesNotWaitForRoom: a new owner has delivered as many messages again as the consumer has room for, and
+// not yet the one to be acknowledged. Who waits for that would wait for himself.
+func TestConfirmedAckDoesNotWaitForRoom(t *testing.T) {
+	f := newFake(t)
+	part := f.topic("/default/a", 1).parts[0]
+	part.put(numbers(0, 100)...)
+	k := consumer(t, f.dial(Config{}), "a", ConsumerConfig{From: earliest, Queue: 10})
+	m := receive(t, k, 100)[99]
+	part.handOver()
+	f.hangUp(false)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := k.AckConfirmed(ctx, m); err == nil || ctx.Err() != nil {
+		t.Fatalf("acknowledged what has not come again: %v", err)
+	}
+	for range 99 { // all but the last come again
+		if m, err := k.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		} else if err := k.Ack(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := part.acked("s"); n != 100 {
+		t.Errorf("%d acknowledged", n)
 	}
 }
 

@@ -342,7 +342,7 @@ func (o *fakeConsumer) ack(fr protocol.Frame) {
 	var ok protocol.AckOK
 	for _, r := range q.Ranges.Ranges {
 		for i := r.From; i < r.To; i++ {
-			if !o.held.remove(i) {
+			if !o.held.remove(i) && !o.sub.acked.has(i) {
 				ok.Stale++
 				continue
 			}
