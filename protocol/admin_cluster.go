@@ -81,7 +81,7 @@ type BrokerRange struct {
 	Topic     string `msgpack:"t" json:"topic"`
 	Partition int    `msgpack:"p" json:"partition"`
 	Start     uint64 `msgpack:"s" json:"start"`
-	End       uint64 `msgpack:"e" json:"end"`
+	End       uint64 `msgpack:"e" json:"end"` // of an OPEN range what its owner has last made known: it grows
 	Status    string `msgpack:"st" json:"status"`
 }
 

@@ -96,7 +96,11 @@ func describeBroker(w io.Writer, d protocol.BrokerDescription, all bool) error {
 	if len(d.Only) > 0 {
 		t := table{header: []string{"topic", "offsets", "status"}}
 		for _, r := range d.Only {
-			t.add(partitionName(r.Topic, r.Partition), offsets(r.Start, r.End), rangeStatus(r.Status))
+			span := offsets(r.Start, r.End)
+			if r.Status == "OPEN" {
+				span = u64(r.Start) + "-" // it grows; the end that others know is an old one
+			}
+			t.add(partitionName(r.Topic, r.Partition), span, rangeStatus(r.Status))
 		}
 		fmt.Fprintln(w, "\nlies nowhere else:")
 		if err := t.print(w); err != nil {

@@ -17,7 +17,7 @@ func exampleBroker() protocol.BrokerDescription {
 	return protocol.BrokerDescription{
 		BrokerStatus: exampleStatus().Brokers[2],
 		Owned:        []protocol.BrokerPartition{{Topic: "/default/orders", Partition: 2, Epoch: 4, State: "OPEN"}},
-		Only:         []protocol.BrokerRange{{Topic: "/default/orders", Start: 10, End: 600, Status: "SEALED"}},
+		Only:         []protocol.BrokerRange{{Topic: "/default/orders", Start: 10, End: 600, Status: "SEALED"}, {Topic: "/default/orders", Start: 600, End: 700, Status: "OPEN"}},
 	}
 }
 
