@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -90,9 +89,9 @@ func TestBadInputFourErrors(t *testing.T) {
 	}
 }
 
-// TestFaultsOverloaded holds the log still and gives the broker more than its memory: who waits for the disk until his
-// own deadline learns that time ran out, who found no room learns that the broker is overloaded as well; nothing else
-// happens to anybody, and once the log goes on everything that was taken is there (A75, A71).
+// TestFaultsOverloaded holds the log still and gives the broker more than its memory: who waits, for the disk or for room,
+// learns at his own deadline that time ran out; nobody is refused or disconnected meanwhile, and once the log goes on
+// everything that was taken is there (A75, A71).
 func TestFaultsOverloaded(t *testing.T) {
 	b := startBroker(t, "n1", options{build: faulty(), env: []string{"DANUBE_MEMORY_LIMIT=64MiB"}})
 	const producers, size = 64, 1 << 20
@@ -100,7 +99,7 @@ func TestFaultsOverloaded(t *testing.T) {
 	b.tell("wait commit.written")
 	var mu sync.Mutex
 	told := map[string]int{}
-	ctx, cancel := context.WithTimeout(t.Context(), 14*time.Second) // a frame finds no room for nine seconds, then it is refused
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second) // longer than heartbeats and the time for a frame
 	defer cancel()
 	var wg sync.WaitGroup
 	for i, p := range c.producers {
@@ -109,16 +108,12 @@ func TestFaultsOverloaded(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			told[kindsOf(err)]++
-			if errors.Is(err, client.ErrOverloaded) && !strings.Contains(err.Error(), "too many large frames") {
-				t.Errorf("overloaded, but of what? %v", err)
-			}
 		})
 	}
 	wg.Wait()
-	if told["timed out"] == 0 || told["overloaded, timed out"] == 0 || told["timed out"]+told["overloaded, timed out"] != producers {
+	if told["timed out"] != producers {
 		t.Errorf("%d producers were told %v", producers, told)
 	}
-	t.Log(slices.Sorted(maps.Keys(told)), told)
 	b.tell("go commit.written")
 	stored := map[string]int{}
 	for i, p := range c.producers {
