@@ -123,6 +123,25 @@ func TestA60OnlyOddOffsetsComeBack(t *testing.T) {
 	}
 }
 
+// What is refused comes again, and is not taken for acknowledged (R18).
+func TestRefusedComesAgain(t *testing.T) {
+	r := newRig(t, Config{Policy: Shared}, Cursor{}, 10)
+	r.join(1, 100)
+	r.read()
+	res, err := r.s.Nack(Settle{Consumer: 1, Generation: r.s.Generation(), Ranges: []Range{{3, 5}}}, time.Millisecond, r.now)
+	if err != nil || res.Done != 2 {
+		t.Fatal(res, err)
+	}
+	if lag := r.s.Lag(10); lag != 10 {
+		t.Errorf("lag %d", lag)
+	}
+	r.now += int64(time.Second)
+	r.s.Tick(r.now)
+	if got := offsets(r.read()); !slices.Equal(got, []uint64{3, 4}) {
+		t.Errorf("came again: %v", got)
+	}
+}
+
 // A60: the cap warns at 80 % and then pauses delivery; it forgets nothing.
 func TestA60LimitWarnsThenPauses(t *testing.T) {
 	cfg := Config{Policy: Shared, MaxUnacked: 300_000}

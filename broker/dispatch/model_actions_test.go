@@ -305,7 +305,7 @@ func (w *world) drain(t *rapid.T) {
 }
 
 func TestAgainstModel(t *testing.T) {
-	for range 6 {
+	for range 2 {
 		rapid.Check(t, actInWorld)
 	}
 }
