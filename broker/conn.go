@@ -344,7 +344,7 @@ type meteredReader struct {
 	hello    bool
 	set      time.Time     // when the deadline was last set
 	received int           // bytes of the frame in progress
-	waited   time.Duration // for them; not for what this side made wait, for room or the disk
+	waited   time.Duration // for them behind the first; not for what this side made wait, for room or the disk
 }
 
 const (
@@ -364,25 +364,26 @@ func (r *meteredReader) begin(time.Time) {
 func (r *meteredReader) established() { r.hello, r.set, r.received = false, time.Time{}, 0 }
 
 // frameDone says that the bytes so far made whole frames.
-func (r *meteredReader) frameDone() { r.received = 0 }
+func (r *meteredReader) frameDone() { r.received, r.waited = 0, 0 }
 
 func (r *meteredReader) Read(p []byte) (int, error) {
-	if !r.hello {
-		now := time.Now()
-		if r.received == 0 {
-			r.waited = 0
-		} else if late := r.waited - frameGrace; late > 0 && float64(r.received) < late.Seconds()*frameMinBps {
-			return 0, os.ErrDeadlineExceeded
+	if r.hello {
+		return r.nc.Read(p)
+	}
+	now := time.Now()
+	if late := r.waited - frameGrace; late > 0 && float64(r.received) < late.Seconds()*frameMinBps {
+		return 0, os.ErrDeadlineExceeded
+	}
+	if now.Sub(r.set) > time.Second {
+		r.set = now
+		if err := r.nc.SetReadDeadline(now.Add(3*heartbeat + time.Second)); err != nil {
+			return 0, err
 		}
-		if now.Sub(r.set) > time.Second {
-			r.set = now
-			if err := r.nc.SetReadDeadline(now.Add(3*heartbeat + time.Second)); err != nil {
-				return 0, err
-			}
-		}
-		defer func() { r.waited += time.Since(now) }()
 	}
 	n, err := r.nc.Read(p)
+	if r.received > 0 { // before a frame the peer may have had nothing to say
+		r.waited += time.Since(now)
+	}
 	r.received += n
 	return n, err
 }

@@ -14,13 +14,14 @@ import (
 // the slow one (A71); a peer that trickles is.
 func TestFrameTimeIsThePeersAlone(t *testing.T) {
 	for name, test := range map[string]struct {
-		peer, us time.Duration // before each piece, and behind it
-		ok       bool
+		idle, peer, us time.Duration // before the first piece, before each other one, and behind each
+		ok             bool
 	}{
-		"we are slow":   {0, time.Minute, true},
-		"it is slow":    {6 * time.Second, 0, false},
-		"nobody is":     {0, 0, true},
-		"slow together": {time.Second, 6 * time.Second, true},
+		"we are slow":   {0, 0, time.Minute, true},
+		"it is slow":    {0, 6 * time.Second, 0, false},
+		"nobody is":     {0, 0, 0, true},
+		"slow together": {0, time.Second, 6 * time.Second, true},
+		"idle before":   {9 * time.Second, 2 * time.Second, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -28,8 +29,10 @@ func TestFrameTimeIsThePeersAlone(t *testing.T) {
 				done := make(chan struct{})
 				go func() { // returns when all is written, or the connection closed
 					defer close(done)
+					pause := test.idle
 					for range 4 {
-						<-time.After(test.peer)
+						<-time.After(pause)
+						pause = test.peer
 						if _, err := theirs.Write(make([]byte, 1000)); err != nil {
 							return
 						}
