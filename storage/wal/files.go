@@ -44,9 +44,9 @@ type file struct {
 type files struct {
 	list      []*file
 	epoch     uint64
-	start     uint64 // first offset of the epoch
-	current   *file  // what the commit loop appends to
-	overtaken bool   // current is to be closed: the start of the log has passed its first offset
+	start     uint64      // first offset of the epoch
+	current   *file       // what the commit loop appends to
+	overtaken atomic.Bool // current is to be closed: the start of the log has passed its first offset
 	anchored  atomic.Bool
 }
 

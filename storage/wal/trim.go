@@ -55,14 +55,14 @@ func (l *Log) overtake() {
 	if f.current == nil || f.current.size == 0 || f.current.base >= l.ends.start {
 		return
 	}
-	f.overtaken = true
+	f.overtaken.Store(true)
 	if !l.queued {
 		l.queued = true
 		l.mu.Unlock()
 		l.tier.enqueue(l)
 		l.mu.Lock()
 	}
-	for f.overtaken && !l.door.closed && l.door.err == nil {
+	for f.overtaken.Load() && !l.door.closed && l.door.err == nil {
 		l.wake.Wait()
 	}
 }
@@ -70,12 +70,12 @@ func (l *Log) overtake() {
 // leaveBehind closes a current file that the start of its log has passed. The
 // next batch makes another. It is the commit loop's.
 func (t *Tier) leaveBehind(l *Log) error {
-	l.mu.Lock()
-	f, due := l.files.current, l.files.overtaken
-	l.mu.Unlock()
-	if !due {
+	if !l.files.overtaken.Load() {
 		return nil
 	}
+	l.mu.Lock()
+	f := l.files.current
+	l.mu.Unlock()
 	if f != nil {
 		if err := t.dropAhead(f); err != nil {
 			return err
@@ -85,7 +85,8 @@ func (t *Tier) leaveBehind(l *Log) error {
 		}
 	}
 	l.mu.Lock()
-	l.files.current, l.files.overtaken = nil, false
+	l.files.current = nil
+	l.files.overtaken.Store(false)
 	l.notify()
 	l.mu.Unlock()
 	return nil
