@@ -375,10 +375,11 @@ func describeRanges(w io.Writer, parts []protocol.PartitionDescription, all bool
 			}
 			t.add(row...)
 		}
+		if !all {
+			continue
+		}
 		for _, s := range p.Superseded {
-			if all {
-				t.add(strconv.Itoa(p.Partition), offsets(s.Start, s.End), "superseded", "stored again at later offsets", "", "")
-			}
+			t.add(strconv.Itoa(p.Partition), offsets(s.Start, s.End), "superseded", "stored again at later offsets", "", "")
 		}
 	}
 	if len(t.rows) == 0 {
