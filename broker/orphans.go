@@ -10,6 +10,7 @@ import (
 
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage"
 )
 
@@ -167,11 +168,9 @@ func (b *Broker) report(ctx context.Context, p *partition, start uint64, rg *sta
 func (h *historian) takeBackSealed(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
 	ask := func(at uint64) (*reportAnswer, error) { return h.b.report(ctx, p, at, rg, from) }
 	if from.Store == h.b.self().Store {
-		ask = func(at uint64) (*reportAnswer, error) {
-			out := &reportAnswer{}
-			return out, h.whileSealed(p, rg, rg.End, func() error { return out.lookThrough(p.log, at, rg.End) })
-		}
+		ask = func(at uint64) (*reportAnswer, error) { return h.examine(p, at, rg.End) }
 	}
+	back := uint64(0)
 	for at := rg.Start; at < rg.End; {
 		ans, err := ask(at)
 		if err != nil {
@@ -181,6 +180,7 @@ func (h *historian) takeBackSealed(ctx context.Context, p *partition, rg *state.
 			if err := h.restore(ctx, p, &state.RestoreRange{From: w.from, End: w.to, To: w.to, Stores: []state.StoreID{from.Store}}); err != nil {
 				return err
 			}
+			back += w.to - w.from
 		}
 		for _, d := range ans.Damaged {
 			h.judge(p, d.From, from)
@@ -190,7 +190,10 @@ func (h *historian) takeBackSealed(ctx context.Context, p *partition, rg *state.
 		}
 		at = ans.End
 	}
-	h.b.log.Info("messages came back with their broker", "partition", p.name(), "from", rg.Start, "to", rg.End, "broker", h.b.brokerName(from.Store))
+	if back > 0 {
+		h.b.log.Info("messages came back with their broker", "partition", p.name(), "from", rg.Start, "to", rg.End, "offsets", back,
+			"broker", h.b.brokerName(from.Store))
+	}
 	return nil
 }
 
@@ -420,6 +423,21 @@ func (h *historian) scan(ctx context.Context, p *partition, from uint64, again *
 	}
 }
 
+// examine says what this store has of the end of a range that was sealed, from an
+// offset on. Damage that it knows is not looked for again.
+func (h *historian) examine(p *partition, at, to uint64) (*reportAnswer, error) {
+	out := &reportAnswer{}
+	if err := h.whileSealed(p, span{at, to}, to, func() error { return out.lookThrough(p.log, at, to) }); err != nil {
+		return nil, err
+	}
+	for _, d := range p.damaged.all() {
+		if from, to := max(d.From, at), min(d.To, out.End); from < to {
+			out.Damaged = append(out.Damaged, spanOf{from, to})
+		}
+	}
+	return out, nil
+}
+
 // takeBackOwn takes back the end of an epoch that this store wrote itself before
 // it was lost: its files are here, and nothing is copied.
 func (h *historian) takeBackOwn(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
@@ -431,53 +449,57 @@ func (h *historian) takeBackOwn(ctx context.Context, p *partition, rg *state.Ran
 	if err := c.Close(); err != nil {
 		return err
 	}
-	sent := sentIndex{}
-	if err := h.whileSealed(p, rg, end, func() error { return readOwn(p.log, rg.Start, end, sent) }); err != nil {
+	sent, producers := sentIndex{}, storage.Sessions{}
+	if err := h.whileSealed(p, span{rg.Start, rg.End}, end, func() error { return readOwn(p.log, span{rg.Start, end}, sent, &producers) }); err != nil {
 		return err
 	}
-	ans := &reportAnswer{End: end, Proven: true}
+	ans := &reportAnswer{End: end, Proven: true, Sessions: producers.Encode(end)}
 	return h.settleTail(ctx, p, rg, tail{ans: ans, parts: ans.sound(rg.Start), sent: sent, from: from})
 }
 
-// whileSealed has the log read a range of this store's own as if it were sealed
-// at end already, for read alone.
-func (h *historian) whileSealed(p *partition, rg *state.Range, end uint64, read func() error) error {
+// whileSealed has the log read ORPHANED offsets of this store's own as if their
+// range were sealed at end already, for read alone.
+func (h *historian) whileSealed(p *partition, w span, end uint64, read func() error) error {
 	view := h.b.meta.View()
 	t, m := view.TopicByID(p.key.topic), view.Partition(p.key.topic, p.key.n)
 	if t == nil || m == nil || m.Epoch != p.epoch {
 		return errMovedOn
 	}
-	p.past.hidden.Store(&span{rg.Start, rg.End})
+	p.past.hidden.Store(&w)
 	defer p.past.hidden.Store(nil)
-	p.log.SetRanges(asSealed(h.b.facts(t, m).Ranges, rg.Start, end))
+	p.log.SetRanges(asSealed(h.b.facts(t, m).Ranges, w.from, end))
 	err := read()
 	p.log.SetRanges(h.b.facts(t, m).Ranges)
 	if err != nil {
-		return fmt.Errorf("read this store's own [%d, %d): %w", rg.Start, end, err)
+		return fmt.Errorf("read this store's own [%d, %d): %w", w.from, end, err)
 	}
 	return nil
 }
 
-// asSealed are ranges in which the one that begins at start is sealed at end.
-func asSealed(ranges []storage.Range, start, end uint64) []storage.Range {
+// asSealed are ranges in which the one that has the offset at is sealed at end.
+func asSealed(ranges []storage.Range, at, end uint64) []storage.Range {
 	out := slices.Clone(ranges)
 	for i := range out {
-		if out[i].Start == start {
+		if out[i].Start <= at && at < out[i].End {
 			out[i].Status, out[i].End, out[i].Away = storage.RangeSealed, end, false
 		}
 	}
 	return out
 }
 
-func readOwn(log *storage.Log, from, to uint64, sent sentIndex) error {
-	r := log.Reader(from)
+// readOwn notes the batches of w, and what their producers have stored by them.
+func readOwn(log *storage.Log, w span, sent sentIndex, producers *storage.Sessions) error {
+	r := log.Reader(w.from)
 	defer r.Close()
-	for at := from; at < to; {
+	for at := w.from; at < w.to; {
 		view, err := r.Next(pageBytes)
 		if err != nil {
 			return err
 		}
 		sent.addAll(view.Data)
+		for data := batch.Batch(view.Data); len(data) > 0; data = data[data.Len():] {
+			producers.Record(data[:data.Len()])
+		}
 		at = view.End
 		view.Release()
 	}

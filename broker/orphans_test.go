@@ -307,10 +307,16 @@ func TestLostTailIsAdopted(t *testing.T) {
 	closeConsumer(t, cons)
 }
 
-// The store that wrote the tail owns the partition again before it could be taken back: it takes back its own.
+// The store that wrote the tail owns the partition again before it could be
+// taken back: it takes back its own, and knows again what it stored there (R17).
 func TestOwnTailIsTakenBack(t *testing.T) {
 	f := newFleet(t, 3, func(c *broker.Config) { c.Peers.CopyDelay = time.Hour })
-	publish(t, f.dial(0), "mine", 0, 200)
+	publish(t, f.dial(0), "mine", 0, 190)
+	raw := rawDial(t, f.nodes[f.owner("mine", 0)].client)
+	ok := raw.openFrom("mine", 0)
+	for n := range uint64(10) {
+		raw.send(ok, n)
+	}
 	lost, owner := f.takenOver("mine")
 	c := f.dial(owner)
 	sendNumbered(t, c, "mine", 200, 250)
@@ -324,9 +330,16 @@ func TestOwnTailIsTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "its own tail is taken back", func() bool { return !f.has(lost, "mine", state.RangeOrphaned) })
+	raw = rawDial(t, f.nodes[lost].client)
+	ok = raw.openFrom("mine", 4)
+	for n := uint64(4); n < 10; n++ {
+		if s := raw.send(ok, n); !s.Duplicate || s.Base != 190+n {
+			t.Errorf("sequence %d sent again: %+v", n, s)
+		}
+	}
 	got, gaps := readAll(t, c, "mine")
-	if wantNumbered(t, got, 250); len(gaps) > 0 {
-		t.Errorf("gaps %v", gaps)
+	if len(got) != 250 || len(gaps) > 0 {
+		t.Errorf("%d messages, gaps %v", len(got), gaps)
 	}
 }
 

@@ -103,7 +103,6 @@ func TestDamageIsCommittedOnce(t *testing.T) {
 	if !p.damaged.found(storage.Damage{From: 3, To: 5, File: "f", Err: errors.New("bad")}) { // without waking the keeper
 		t.Fatal("known already")
 	}
-	b.historian.judge(p, 3, b.self()) // which would find them whole
 	status := func() state.RangeStatus { return b.meta.View().Partition(p.key.topic, 0).Range(3).Status }
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

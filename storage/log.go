@@ -28,6 +28,8 @@ type (
 	Trimmed = wal.Trimmed
 	// SequenceError says which sequence a session stores next.
 	SequenceError = sessions.SequenceError
+	// Sessions is a producer table (R17): what each session has stored.
+	Sessions = sessions.Table
 )
 
 // The classes of R10.
