@@ -274,14 +274,12 @@ func (c *Cluster) serveAsk(_ context.Context, _ state.StoreID, body []byte) ([]b
 	return encode(c.founder.Asked(id))
 }
 
-// joinRequest asks a cluster to take a broker in, or says that it has moved to another address.
+// joinRequest asks a cluster to take a broker in.
 type joinRequest struct {
 	Store   state.StoreID `msgpack:"s"`
 	Name    string        `msgpack:"n"`
 	Address string        `msgpack:"a"` // of its peer port
 	Passed  bool          `msgpack:"p,omitempty"`
-	// Fresh says that it has no metadata: whatever Raft knows of its store is of an earlier life.
-	Fresh bool `msgpack:"f,omitempty"`
 }
 
 type joinAnswer struct {
@@ -296,9 +294,7 @@ func (c *Cluster) join(ctx context.Context, s founding.Step) error {
 	if err := c.decide("joining", func(f *founding.Founder) error { return f.Joining(s.Cluster) }); err != nil {
 		return err
 	}
-	r := c.joinRequest()
-	r.Fresh = true
-	body, err := encode(r)
+	body, err := encode(joinRequest{Store: c.cfg.Identity.Store, Name: c.cfg.Identity.Name, Address: c.cfg.Identity.Addresses.Peer})
 	if err != nil {
 		return err
 	}
@@ -317,10 +313,6 @@ func (c *Cluster) join(ctx context.Context, s founding.Step) error {
 		c.mu.Unlock()
 	}
 	return nil
-}
-
-func (c *Cluster) joinRequest() joinRequest {
-	return joinRequest{Store: c.cfg.Identity.Store, Name: c.cfg.Identity.Name, Address: c.cfg.Identity.Addresses.Peer}
 }
 
 func (c *Cluster) callFor(ctx context.Context, timeout time.Duration, who founding.Broker, body []byte) ([]byte, error) {
@@ -364,38 +356,36 @@ func (c *Cluster) serveJoin(ctx context.Context, _ state.StoreID, body []byte) (
 	return encode(joinAnswer{c.ClusterID()})
 }
 
-// admitServer adds a broker to Raft. If its address is that of another store, that one is not there any more if the new
-// one answers there: an emptied disk, which comes back as a new store (R9). A store whose metadata were taken away must
-// not keep the vote it had: what it promised with it is forgotten, so it leaves Raft before it comes again.
+// admitServer adds a broker to Raft. A store whose metadata were taken away must not keep the vote it had: what it
+// promised with it is forgotten, so it leaves Raft before it comes again (R9).
 func (c *Cluster) admitServer(ctx context.Context, node *meta.Node, r joinRequest) error {
-	if r.Fresh {
-		if err := node.RemoveServer(ctx, r.Store); err != nil {
-			return fmt.Errorf("take store %s out of Raft before it comes again: %w", r.Store, err)
+	if err := node.RemoveServer(ctx, r.Store); err != nil {
+		return fmt.Errorf("take store %s out of Raft before it comes again: %w", r.Store, err)
+	}
+	for _, s := range node.Servers() {
+		if s.Address == r.Address {
+			if err := c.replaceServer(ctx, node, s.Store, r); err != nil {
+				return err
+			}
 		}
 	}
-	add := func() error { return node.AddServer(ctx, meta.Server{Store: r.Store, Address: r.Address}) }
-	err := add()
-	taken, ok := errors.AsType[*meta.AddressTakenError](err)
-	if !ok {
-		return err
+	return node.AddServer(ctx, meta.Server{Store: r.Store, Address: r.Address})
+}
+
+// replaceServer takes the store out of Raft whose address a new one has, if the new one answers there: an emptied disk
+// comes back as a new store (R9). One that gossips from elsewhere has moved and will register there.
+func (c *Cluster) replaceServer(ctx context.Context, node *meta.Node, holder state.StoreID, r joinRequest) error {
+	if m, ok := c.gossip.member(holder); ok && !m.dead && m.card.Addresses.Peer != r.Address {
+		return nil
 	}
-	holder := taken.Holder.Store
-	conn, _, cerr := c.peers.connect(ctx, kindRequest, r.Address, r.Store)
-	if cerr != nil {
-		return fmt.Errorf("%w; and whoever answers there is not store %s: %w", err, r.Store, cerr)
+	conn, _, err := c.peers.connect(ctx, kindRequest, r.Address, r.Store)
+	if err != nil {
+		return fmt.Errorf("store %s is known at %s, and whoever answers there is not store %s: %w", holder, r.Address, r.Store, err)
 	}
 	conn.Close()
-	if m, ok := c.gossip.member(holder); ok && !m.dead && m.card.Addresses.Peer != r.Address {
-		// It has moved, and its own request has not come yet.
-		moved := meta.Server{Store: holder, Address: m.card.Addresses.Peer}
-		if err := node.AddServer(ctx, moved); err != nil {
-			return err
-		}
-		return add()
-	}
 	if err := node.RemoveServer(ctx, holder); err != nil {
 		return fmt.Errorf("remove store %s, whose address store %s has taken: %w", holder, r.Store, err)
 	}
 	c.cfg.Log.Warn("store gone: another one answers at its address", "store", holder, "address", r.Address, "now", r.Store)
-	return add()
+	return nil
 }

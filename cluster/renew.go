@@ -27,7 +27,7 @@ func (c *Cluster) Attach(node *meta.Node, owner state.Owner) error {
 	}
 	ctx := c.live()
 	c.workers.Go(func() { c.renewLease(ctx, node) })
-	c.workers.Go(func() { c.announce(ctx, node) })
+	c.workers.Go(func() { c.followHistory(ctx, node) })
 	return nil
 }
 
@@ -125,50 +125,19 @@ func (c *Cluster) serveLease(_ context.Context, from state.StoreID, body []byte)
 	return encode(c.leases.renew(r, a.node.View().Store(from), now, c.cfg.Now()))
 }
 
-// announceInterval is how often a broker looks whether Raft knows its address.
-const announceInterval = time.Second
+// historyInterval is how often a broker looks whether its metadata are in another history.
+const historyInterval = time.Second
 
-// announce makes a new address of this broker known to Raft: the leader may not reach it, so any member will do. It
-// returns when ctx is done.
-func (c *Cluster) announce(ctx context.Context, node *meta.Node) {
-	tick := time.NewTicker(announceInterval)
+// followHistory keeps on disk in which history the metadata are. It returns when ctx is done.
+func (c *Cluster) followHistory(ctx context.Context, node *meta.Node) {
+	tick := time.NewTicker(historyInterval)
 	defer tick.Stop()
 	for {
-		if c.misplaced(node) {
-			c.announceTo(ctx)
-		}
 		c.keepHistory(node)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// misplaced says whether Raft has this broker at another address than it listens at.
-func (c *Cluster) misplaced(node *meta.Node) bool {
-	for _, s := range node.Servers() {
-		if s.Store == c.cfg.Identity.Store {
-			return s.Address != c.cfg.Identity.Addresses.Peer
-		}
-	}
-	return false
-}
-
-func (c *Cluster) announceTo(ctx context.Context) {
-	body, err := encode(c.joinRequest())
-	if err != nil {
-		return
-	}
-	for _, m := range c.Members() {
-		if m.State == Dead {
-			continue
-		}
-		_, err := c.callFor(ctx, joinTimeout, founding.Broker{Store: m.Store, Address: m.Addresses.Peer}, body)
-		if err == nil {
-			return
-		}
-		c.cfg.Log.Debug("new address not announced", "through", m.Name, "error", err)
 	}
 }

@@ -29,14 +29,14 @@ type Config struct {
 	// Form lists the voters of a new cluster, this store among them; each of them opens with the same list. Nil, and no
 	// Join: this store alone. Only a first start looks at it.
 	Form []Server
-	// Address is what the other members dial, host:port. Default: the listener's. A new address takes effect when the
-	// leader is told (AddServer).
+	// Address is what the other members dial, host:port. Default: the listener's. They know a new one from Resolve, and
+	// from this store's registration.
 	Address string
 	// Listener takes Raft's streams from the other members, Dial opens them. Both nil: nobody is reached and nobody
 	// reaches this node. The node closes the listener and the connections.
 	Listener net.Listener
 	Dial     func(ctx context.Context, address string) (net.Conn, error)
-	// Resolve returns a newer address of a store than the metadata has, if one is known. Nil: none ever is.
+	// Resolve returns where a store is, if that is known. Nil, or not known: where it was when it was added.
 	Resolve func(store state.StoreID) (address string, ok bool)
 	// Forward carries a request to the Serve of another member and returns its answer. Its error means that the outcome
 	// is unknown, unless it is ErrNotLeader: then nothing was sent. Nil: only the leader can propose.
@@ -106,13 +106,13 @@ func (c Config) checkPeers() error {
 func (c Config) voters() (raft.Configuration, error) {
 	var r raft.Configuration
 	if c.Form == nil {
-		r.Servers = []raft.Server{{ID: serverID(c.Store), Address: raft.ServerAddress(c.Address)}}
+		r.Servers = []raft.Server{{ID: serverID(c.Store), Address: serverAddress(c.Store, c.Address)}}
 		return r, nil
 	}
 	found := false
 	for _, s := range c.Form {
 		found = found || s.Store == c.Store && s.Address == c.Address
-		r.Servers = append(r.Servers, raft.Server{ID: serverID(s.Store), Address: raft.ServerAddress(s.Address)})
+		r.Servers = append(r.Servers, raft.Server{ID: serverID(s.Store), Address: serverAddress(s.Store, s.Address)})
 	}
 	if !found {
 		return r, fmt.Errorf("store %s at %s is not among its voters", c.Store, c.Address)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/danubemq/danube/meta/state"
@@ -18,29 +19,49 @@ var (
 	ErrNoQuorum = errors.New("too few of the remaining metadata voters answer")
 )
 
-// AddressTakenError says that another member has the address. Of an emptied disk it is the store that was there before,
-// which must be removed first.
-type AddressTakenError struct {
-	Address string
-	Holder  Server
-}
-
-func (e *AddressTakenError) Error() string {
-	return fmt.Sprintf("address %s belongs to the member with store %s; remove that one first", e.Address, e.Holder.Store)
-}
-
-// Servers returns the members in the order of joining, the newest change included even if it is not committed yet.
+// Servers returns the members in the order of joining, the newest change included even if it is not committed yet. Their
+// addresses are those they registered with, or until then those they were added with.
 func (n *Node) Servers() []Server {
 	servers := n.raft.GetConfiguration().Configuration().Servers
+	view := n.View()
 	all := make([]Server, 0, len(servers))
 	for _, s := range servers {
 		store, err := state.ParseStoreID(string(s.ID))
 		if err != nil {
 			continue // none that this code added
 		}
-		all = append(all, Server{Store: store, Address: string(s.Address), Voter: s.Suffrage == raft.Voter})
+		address := hostPort(s.Address)
+		if known := view.Store(store); known != nil && known.Addresses.Peer != "" {
+			address = known.Addresses.Peer
+		}
+		all = append(all, Server{Store: store, Address: address, Voter: s.Suffrage == raft.Voter})
 	}
 	return all
+}
+
+// serverAddress is the address that Raft's configuration has of a server, from its first day there to its last: Raft
+// keeps no lock on it while it replicates, and holds it against a server that comes where another one was. Where the
+// server is now is known from Config.Resolve and from its registration.
+func serverAddress(store state.StoreID, address string) raft.ServerAddress {
+	return raft.ServerAddress(store.String() + "@" + address)
+}
+
+// hostPort returns what serverAddress was made of.
+func hostPort(a raft.ServerAddress) string {
+	if _, address, ok := strings.Cut(string(a), "@"); ok {
+		return address
+	}
+	return string(a)
+}
+
+// raftAddress returns the address that Raft's configuration has of a store; empty: none.
+func (n *Node) raftAddress(store state.StoreID) raft.ServerAddress {
+	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
+		if s.ID == serverID(store) {
+			return s.Address
+		}
+	}
+	return ""
 }
 
 func (n *Node) server(store state.StoreID) (Server, bool) {
@@ -52,21 +73,15 @@ func (n *Node) server(store state.StoreID) (Server, bool) {
 	return Server{}, false
 }
 
-// AddServer adds a server as a non-voter, or gives a known one its new address; a voter stays one. On the leader only;
-// Again with the same address it does nothing. Errors: ErrNotLeader, *AddressTakenError, and those of Propose.
+// AddServer adds a server as a non-voter. Of one that is a member it does nothing, whatever its address: it tells that
+// itself when it registers. On the leader only. Errors: ErrNotLeader and those of Propose.
 func (n *Node) AddServer(ctx context.Context, s Server) error {
 	return n.change(ctx, func() error {
-		for _, m := range n.Servers() {
-			if m.Store == s.Store && m.Address == s.Address {
-				return nil
-			}
-			if m.Address == s.Address {
-				return &AddressTakenError{s.Address, m}
-			}
+		if _, known := n.server(s.Store); known {
+			return nil
 		}
-		// Of a voter this changes the address alone.
 		return n.await(ctx, func() raft.Future {
-			return n.raft.AddNonvoter(serverID(s.Store), raft.ServerAddress(s.Address), 0, enqueueTimeout)
+			return n.raft.AddNonvoter(serverID(s.Store), serverAddress(s.Store, s.Address), 0, enqueueTimeout)
 		})
 	})
 }
@@ -94,7 +109,7 @@ func (n *Node) Promote(ctx context.Context, store state.StoreID) error {
 			return fmt.Errorf("promote %s: it does not say that it has caught up: %w: %w", store, ErrNoQuorum, err)
 		}
 		return n.await(ctx, func() raft.Future {
-			return n.raft.AddVoter(serverID(store), raft.ServerAddress(s.Address), 0, enqueueTimeout)
+			return n.raft.AddVoter(serverID(store), n.raftAddress(store), 0, enqueueTimeout)
 		})
 	})
 }
@@ -168,7 +183,7 @@ func (n *Node) Transfer(ctx context.Context, to *state.StoreID) error {
 			return fmt.Errorf("transfer to %s: %w", *to, ErrNotMember)
 		}
 		return n.transfer(ctx, func() raft.Future {
-			return n.raft.LeadershipTransferToServer(serverID(*to), raft.ServerAddress(s.Address))
+			return n.raft.LeadershipTransferToServer(serverID(*to), n.raftAddress(*to))
 		})
 	})
 }

@@ -69,7 +69,7 @@ func writeRebuilt(dir string, store state.StoreID, address string, s *state.Stat
 		return err
 	}
 	_, nobody := raft.NewInmemTransport(raft.ServerAddress(address))
-	alone := raft.Configuration{Servers: []raft.Server{{ID: rc.LocalID, Address: raft.ServerAddress(address)}}}
+	alone := raft.Configuration{Servers: []raft.Server{{ID: rc.LocalID, Address: serverAddress(store, address)}}}
 	view := s.Freeze()
 	sink, err := snaps.Create(raft.SnapshotVersionMax, view.Index(), rebuiltTerm, alone, view.Index(), nobody)
 	if err != nil {

@@ -59,7 +59,7 @@ func recoverStore(cfg Config, st *store, address string) error {
 	}
 	_, nobody := raft.NewInmemTransport(raft.ServerAddress(address))
 	f := &recovering{machine: newMachine(st.metrics, make(chan struct{}, 1))}
-	alone := raft.Configuration{Servers: []raft.Server{{ID: rc.LocalID, Address: raft.ServerAddress(address)}}}
+	alone := raft.Configuration{Servers: []raft.Server{{ID: rc.LocalID, Address: serverAddress(cfg.Store, address)}}}
 	err = raft.RecoverCluster(rc, f, st, st, snaps, nobody, alone)
 	if cause := f.err(); cause != nil {
 		return cause

@@ -66,7 +66,7 @@ func (s *streams) Addr() net.Addr { return s.listener.Addr() }
 
 // Dial implements raft.StreamLayer.
 func (s *streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	id, hostPort, _ := strings.Cut(string(address), "@")
+	id, _, _ := strings.Cut(string(address), "@")
 	target, err := state.ParseStoreID(id)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (s *streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.C
 	if !running {
 		return nil, net.ErrClosed
 	}
-	c, err := s.dial(ctx, hostPort)
+	c, err := s.dial(ctx, hostPort(address))
 	if err != nil {
 		return nil, err
 	}

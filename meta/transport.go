@@ -67,12 +67,14 @@ func (t *transport) Close() error {
 
 // route returns where streams dials for a server.
 func (t *transport) route(id raft.ServerID, target raft.ServerAddress) raft.ServerAddress {
-	if store, err := state.ParseStoreID(string(id)); err == nil && t.resolve != nil {
+	address := hostPort(target)
+	store, err := state.ParseStoreID(string(id))
+	if err == nil && t.resolve != nil {
 		if newer, ok := t.resolve(store); ok {
-			target = raft.ServerAddress(newer)
+			address = newer
 		}
 	}
-	return raft.ServerAddress(id) + "@" + target
+	return serverAddress(store, address)
 }
 
 // AppendEntries implements raft.Transport.

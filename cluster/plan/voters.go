@@ -85,25 +85,20 @@ func (p *planning) fit(s *state.Store) bool {
 	return p.f.Peers[s.ID].Applied+voterLag >= p.f.Head
 }
 
-// welcome adds a registered store that Raft does not know, or knows under another address.
+// welcome adds a registered store that Raft does not know.
 func (p *planning) welcome(s *state.Store) bool {
 	if s.Addresses.Peer == "" || !p.leased(s) {
 		return false
 	}
-	server, known := p.server(s.ID)
-	switch holder, taken := p.at(s.Addresses.Peer); {
-	case taken && holder.Store != s.ID:
-		// The store that was there before, whose lease runs on for a moment, or two that change places: the other first.
-		p.note(s.ID, "store %s of %s is not added: store %s is at its address %s", s.ID, p.called(s), holder.Store, holder.Address)
-		return false
-	case !known:
-		p.change(Add, Server{Store: s.ID, Address: s.Addresses.Peer}, "%s joined", s.Broker)
-	case server.Address != s.Addresses.Peer:
-		server.Address = s.Addresses.Peer
-		p.change(Add, server, "%s is at another address now", s.Broker)
-	default:
+	if _, known := p.server(s.ID); known {
 		return false
 	}
+	if holder, taken := p.at(s.Addresses.Peer); taken {
+		// The store that was there before, whose lease runs on for a moment: it first.
+		p.note(s.ID, "store %s of %s is not added: store %s is at its address %s", s.ID, p.called(s), holder.Store, holder.Address)
+		return false
+	}
+	p.change(Add, Server{Store: s.ID, Address: s.Addresses.Peer}, "%s joined", s.Broker)
 	return true
 }
 

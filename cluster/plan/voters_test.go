@@ -69,7 +69,6 @@ func TestVoters(t *testing.T) {
 		"all drain":                   {2, []func(w *scene){func(w *scene) { w.topic(1, 1, 2); w.facts.DrainParallel = 0 }, status(1, state.StoreDraining), status(2, state.StoreDraining)}, []string{""}},
 		"the leader cannot renew":     {3, []func(w *scene){func(w *scene) { w.peer(1, func(p *Peer) { p.Lease = w.now }) }}, []string{"transfer_leadership n2"}},
 		"nobody could lead":           {3, []func(w *scene){remove(1), func(w *scene) { w.silence(2); w.silence(3) }}, []string{""}},
-		"a new address":               {3, []func(w *scene){func(w *scene) { w.facts.Servers[1].Address = "127.0.0.1:1" }}, []string{"add_server n2", ""}},
 		"a store Raft does not know":  {4, []func(w *scene){func(w *scene) { w.facts.Servers = w.facts.Servers[:3] }}, []string{"add_server n4", ""}},
 		"an emptied disk came back": {4, []func(w *scene){func(w *scene) { // n4 is at n3's address, and n3's lease runs on
 			w.facts.Servers = slices.Delete(w.facts.Servers, 2, 3)
