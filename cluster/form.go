@@ -289,7 +289,8 @@ type joinAnswer struct {
 // errNotReady: try another member, or later.
 var errNotReady = errors.New("no leader of the metadata is known yet")
 
-// join asks the members in turn to take this broker in. Only a failing disk is an error: all else is tried again.
+// join asks the members in turn to take this broker in. A failing disk is an error, and ErrRemoved is final: all else is
+// tried again.
 func (c *Cluster) join(ctx context.Context, s founding.Step) error {
 	if err := c.decide("joining", func(f *founding.Founder) error { return f.Joining(s.Cluster) }); err != nil {
 		return err
@@ -307,6 +308,9 @@ func (c *Cluster) join(ctx context.Context, s founding.Step) error {
 		if err == nil && a.Cluster == s.Cluster {
 			c.cfg.At("added")
 			return c.decide("joined", func(f *founding.Founder) error { return f.Joined(a.Cluster) })
+		}
+		if e, ok := errors.AsType[*RemoteError](err); ok && e.Code == refusedRemoved {
+			return c.removedError()
 		}
 		c.mu.Lock()
 		c.phase = fmt.Sprintf("joining through broker %s: %v", m.Name, err)
@@ -347,7 +351,7 @@ func (c *Cluster) serveJoin(ctx context.Context, _ state.StoreID, body []byte) (
 		return c.Call(ctx, leader.Store, opJoin, body)
 	}
 	if s := a.node.View().Store(r.Store); s != nil && s.Status == state.StoreRemoved {
-		return nil, fmt.Errorf("store %s was removed from the cluster: start with an empty data directory", r.Store)
+		return nil, &RemoteError{Code: refusedRemoved, Text: removedText(r.Store)}
 	}
 	if err := c.admitServer(ctx, a.node, r); err != nil {
 		return nil, err

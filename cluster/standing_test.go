@@ -184,6 +184,27 @@ func TestEmptiedVoterComesWithoutItsVote(t *testing.T) {
 	eventually(t, "its lease", victim.LeaseValid)
 }
 
+// A store that was removed does not come again with its metadata moved away either, and is told so once.
+func TestRemovedStoreIsNotTakenInAgain(t *testing.T) {
+	brokers := three(t)
+	leader, others := lead(t, brokers)
+	victim := others[0]
+	eventually(t, "its lease", victim.LeaseValid)
+	victim.shut()
+	if _, err := leader.node.Propose(t.Context(), &state.RemoveStore{Store: victim.cfg.Identity.Store, Lose: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(victim.cfg.Dir + "/meta"); err != nil {
+		t.Fatal(err)
+	}
+	victim.cfg.Identity.Emptied, victim.cfg.Seeds = true, []string{others[1].gossip} // who passes it on to the leader
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if f, err := victim.open().Form(ctx); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), "start with an empty data directory") {
+		t.Errorf("formed %+v, %v", f, err)
+	}
+}
+
 // Without peers nobody can take a broker in again: metadata that are missing there are damage, as ever.
 func TestEmptiedAloneStaysDamage(t *testing.T) {
 	cfg := Config{Dir: t.TempDir(), Identity: Identity{Store: store(1), Name: "n1", Cluster: "danube", Had: [16]byte{7}, Emptied: true}}
