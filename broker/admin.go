@@ -133,7 +133,7 @@ func (b *Broker) adminTopicDelete(ctx context.Context, q *protocol.TopicArgs) (a
 	if consumers > 0 && !q.Force {
 		return nil, &protocol.Error{
 			Code: protocol.CodeSubscriptionInUse, Hint: "--force deletes it all the same, and tells them",
-			Text: fmt.Sprintf("topic %s has %d consumers attached", t.Name, consumers),
+			Text: fmt.Sprintf("topic %s has %s attached", t.Name, counted(consumers, "consumer", "consumers")),
 		}
 	}
 	return protocol.Done{}, b.deleteTopic(ctx, t)

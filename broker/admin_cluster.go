@@ -69,106 +69,6 @@ func ownerOfStore(s *state.Store) state.Owner {
 	return state.Owner{Store: s.ID, Incarnation: s.Incarnation}
 }
 
-// tally is what the metadata say of brokers and of what is not as it should be.
-type tally struct {
-	owned    map[state.StoreID]int
-	only     map[state.StoreID]int // ranges whose only copy lies there
-	orphaned []string              // in words, at most mostNamed of them
-	orphans  int
-	moving   []string
-	moves    int
-	pending  map[state.StoreID]int // SEALED ranges whose stores are all away, by the first of them
-	noOwner  int
-}
-
-// mostNamed bounds how many partitions a reason names.
-const mostNamed = 3
-
-// takeTally walks over all partitions.
-func takeTally(view *state.View) *tally {
-	c := &tally{owned: map[state.StoreID]int{}, only: map[state.StoreID]int{}, pending: map[state.StoreID]int{}}
-	for t := range view.Topics("") {
-		for m := range view.Partitions(t.ID) {
-			c.add(view, t, m)
-		}
-	}
-	return c
-}
-
-func (c *tally) add(view *state.View, t *state.Topic, m *state.Partition) {
-	name := fmt.Sprintf("%s:%d", t.Name, m.Number)
-	owner := view.Store(m.Owner.Store)
-	c.owned[m.Owner.Store]++
-	if !serves(owner, m) {
-		c.noOwner++
-	}
-	if m.State == state.Sealing {
-		if c.moves++; len(c.moving) < mostNamed {
-			c.moving = append(c.moving, fmt.Sprintf("%s from %s to %s", name, nameIn(view, m.Owner.Store), nameIn(view, m.Target.Store)))
-		}
-	}
-	for i := range m.Ranges {
-		r := &m.Ranges[i]
-		if r.Status == state.RangeOrphaned {
-			if c.orphans++; len(c.orphaned) < mostNamed {
-				c.orphaned = append(c.orphaned, fmt.Sprintf("[%d, %d) of %s, on broker %s", r.Start, r.End, name, namesIn(view, r.Stores)))
-			}
-		}
-		if len(r.Stores) == 1 && r.Status != state.RangeLost {
-			c.only[r.Stores[0]]++
-		}
-		if r.Status == state.RangeSealed && len(r.Stores) > 0 && !slices.ContainsFunc(r.Stores, func(id state.StoreID) bool {
-			s := view.Store(id)
-			return s != nil && !s.Clean
-		}) {
-			c.pending[r.Stores[0]]++
-		}
-	}
-}
-
-func nameIn(view *state.View, id state.StoreID) string {
-	if s := view.Store(id); s != nil {
-		return s.Broker
-	}
-	return id.String()
-}
-
-func namesIn(view *state.View, ids []state.StoreID) string {
-	names := make([]string, len(ids))
-	for i, id := range ids {
-		names[i] = nameIn(view, id)
-	}
-	return strings.Join(names, " and ")
-}
-
-// reasons says in words what of the cluster is not as it should be, as far as the metadata know.
-func (c *tally) reasons(view *state.View) []string {
-	var out []string
-	if c.noOwner > 0 {
-		out = append(out, fmt.Sprintf("%d partitions have no owner that serves them", c.noOwner))
-	}
-	if c.orphans > 0 {
-		out = append(out, fmt.Sprintf("%d ranges are orphaned: their messages may come back with a broker that is away: %s%s",
-			c.orphans, strings.Join(c.orphaned, "; "), more(c.orphans, len(c.orphaned))))
-	}
-	if c.moves > 0 {
-		out = append(out, fmt.Sprintf("%d partitions are moving: %s%s", c.moves, strings.Join(c.moving, "; "), more(c.moves, len(c.moving))))
-	}
-	for s := range view.Stores() {
-		if n := c.pending[s.ID]; n > 0 {
-			out = append(out, fmt.Sprintf("%d ranges are pending until broker %s is back", n, s.Broker))
-		}
-	}
-	return out
-}
-
-func more(n, named int) string {
-	if n <= named {
-		return ""
-	}
-	return fmt.Sprintf("; and %d more", n-named)
-}
-
 func (b *Broker) adminStatus(ctx context.Context, _ *struct{}) (any, error) {
 	view := b.meta.View()
 	c := view.Cluster()
@@ -176,7 +76,7 @@ func (b *Broker) adminStatus(ctx context.Context, _ *struct{}) (any, error) {
 	out := &protocol.Status{
 		Cluster: c.Name, ClusterID: fmt.Sprintf("%x", c.ID[:]), Broker: b.cfg.Name, Release: b.cfg.Release,
 		Ready: b.notReady() == "", Topics: view.TopicCount(), Brokers: b.brokers(view, t), History: c.History,
-		Orphaned: t.orphans, Moving: t.moves, Ownerless: t.noOwner, Durability: b.durabilityWords(),
+		Orphaned: t.orphans + t.unplaced, Unplaced: t.unplaced, Moving: t.moves, Ownerless: t.noOwner, Durability: b.durabilityWords(),
 	}
 	if leader, ok := b.meta.Leader(); ok {
 		out.Leader = b.brokerName(leader.Store)

@@ -49,7 +49,7 @@ func (b *Broker) adminTopicMove(ctx context.Context, q *protocol.TopicMove) (any
 		c.Entries = append(c.Entries, state.PartitionMove{Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, To: target})
 	}
 	if !named {
-		return nil, protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %d partitions, numbered from 0; there is no partition %d", t.Name, t.Settings.Partitions, q.Partition)
+		return nil, noSuchPartition(t, q.Partition)
 	}
 	return out, b.moveAll(ctx, t, c, out)
 }

@@ -62,7 +62,7 @@ func (b *Broker) adminTopicDescribe(ctx context.Context, q *protocol.TopicArgs) 
 	subs := slices.Collect(view.Subscriptions(t.ID))
 	g := b.gather(ctx, view, t, q.Partition, namesOf(subs))
 	if out.Partitions, out.Sync = g.partitions(), g.sync; len(out.Partitions) == 0 {
-		return nil, protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %d partitions, numbered from 0; there is no partition %d", t.Name, t.Settings.Partitions, q.Partition)
+		return nil, noSuchPartition(t, q.Partition)
 	}
 	// A subscription is shown whole, also when one partition was asked for.
 	if q.Partition >= 0 && len(subs) > 0 {
@@ -148,6 +148,8 @@ func describeRange(view *state.View, r *state.Range, next uint64) protocol.Range
 		d.Stores = append(d.Stores, name)
 	}
 	switch {
+	case r.Status == state.RangeOrphaned && len(r.Stores) == 0:
+		d.Detail = "no broker is known to have it; consumers pass it"
 	case r.Status == state.RangeOrphaned && r.Accepted:
 		d.Detail = "consumers may pass it"
 	case r.Status == state.RangeOrphaned && len(away) == len(r.Stores):
@@ -248,7 +250,7 @@ func (b *Broker) maybeWith(p *partition, offset uint64) string {
 		return ""
 	}
 	rg := m.Range(offset)
-	if rg == nil || rg.Status != state.RangeOrphaned || slices.Contains(rg.Stores, b.self().Store) {
+	if rg == nil || rg.Status != state.RangeOrphaned || len(rg.Stores) == 0 || slices.Contains(rg.Stores, b.self().Store) {
 		return ""
 	}
 	var names []string

@@ -263,7 +263,7 @@ const (
 func (b *Broker) ownerOf(t *state.Topic, n int) (state.StoreID, error) {
 	view := b.meta.View()
 	if n < 0 || n >= int(t.Settings.Partitions) {
-		return state.StoreID{}, protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %d partitions, numbered from 0; there is no partition %d", t.Name, t.Settings.Partitions, n)
+		return state.StoreID{}, noSuchPartition(t, n)
 	}
 	m := view.Partition(t.ID, uint32(n))
 	if m == nil || !serves(view.Store(m.Owner.Store), m) {

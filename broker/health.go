@@ -27,7 +27,7 @@ func (b *Broker) degraded() []string {
 		}
 	}
 	if damaged > 0 {
-		out = append(out, fmt.Sprintf("%d partitions have damaged messages: see topic describe", damaged))
+		out = append(out, counted(damaged, "partition has", "partitions have")+" damaged messages: see topic describe")
 	}
 	return out
 }

@@ -62,7 +62,7 @@ func (b *Broker) servingNow(ctx context.Context, full string, n int, epoch uint6
 	case t == nil:
 		return nil, noSuchTopic(full)
 	case n < 0 || n >= int(t.Settings.Partitions):
-		return nil, protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %d partitions, numbered from 0; there is no partition %d", full, t.Settings.Partitions, n)
+		return nil, noSuchPartition(t, n)
 	}
 	return b.owned(ctx, partitionKey{t.ID, uint32(n)}, epoch)
 }
@@ -96,6 +96,11 @@ func (b *Broker) owned(ctx context.Context, key partitionKey, epoch uint64) (*pa
 func noSuchTopic(full string) *protocol.Error {
 	return &protocol.Error{Code: protocol.CodeNoSuchTopic, Text: "topic " + full + " does not exist",
 		Hint: "make it with: danube topic create " + full}
+}
+
+func noSuchPartition(t *state.Topic, n int) *protocol.Error {
+	return protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %s, numbered from 0; there is no partition %d",
+		t.Name, counted(int(t.Settings.Partitions), "partition", "partitions"), n)
 }
 
 // partition returns a partition this broker owns, opening it at first use. It

@@ -423,7 +423,7 @@ func (b *Broker) deleteSubscription(ctx context.Context, q *protocol.SubArgs) er
 			return err
 		}
 		if n > 0 {
-			return protocol.Errorf(protocol.CodeSubscriptionInUse, "subscription %s of %s has %d consumers attached", q.Subscription, t.Name, n)
+			return protocol.Errorf(protocol.CodeSubscriptionInUse, "subscription %s of %s has %s attached", q.Subscription, t.Name, counted(n, "consumer", "consumers"))
 		}
 	}
 	if _, err := b.propose(ctx, &state.DeleteSubscription{Subscription: m.ID}); err != nil {

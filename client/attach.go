@@ -308,8 +308,8 @@ func (a *commitment) try(ctx context.Context) (stale uint64, err error) {
 	case a.since.IsZero():
 		a.since = time.Now()
 	case time.Since(a.since) >= comeAgain:
-		return stale, fmt.Errorf("%s: the partition was handed over, and its new owner has not delivered %d messages again; they may come again",
-			s.op("acknowledge on"), stale)
+		return stale, fmt.Errorf("%s: the partition was handed over, and its new owner has not delivered %s again; they may come again",
+			s.op("acknowledge on"), counted(int(stale), "message"))
 	}
 	return stale, &lostError{now.conn.address, s.stale("%d messages have not come again yet", stale)}
 }

@@ -301,7 +301,7 @@ func (c *Client) owner(ctx context.Context, topic string, partition int) (*conn,
 	}
 	if partition >= len(info.Partitions) {
 		return nil, 0, wireError("look up "+topic, protocol.Errorf(protocol.CodeNoSuchPartition,
-			"%s has %d partitions, there is no partition %d", topic, len(info.Partitions), partition))
+			"%s has %s, there is no partition %d", topic, counted(len(info.Partitions), "partition"), partition))
 	}
 	o := info.Partitions[partition]
 	if o.Address == "" {
@@ -329,7 +329,7 @@ func (c *Client) partitions(ctx context.Context, name string, create *protocol.T
 	}
 	if one >= len(info.Partitions) {
 		return "", nil, nil, wireError("look up "+topic, protocol.Errorf(protocol.CodeNoSuchPartition,
-			"%s has %d partitions, there is no partition %d", topic, len(info.Partitions), one))
+			"%s has %s, there is no partition %d", topic, counted(len(info.Partitions), "partition"), one))
 	}
 	if one >= 0 {
 		return topic, info, []int{one}, nil

@@ -34,7 +34,18 @@ type UnknownError struct {
 
 // Error is the text for a person.
 func (e *UnknownError) Error() string {
+	if e.Count == 1 {
+		return fmt.Sprintf("whether the message is stored is not known: %v", e.Err)
+	}
 	return fmt.Sprintf("whether %d messages are stored is not known: %v", e.Count, e.Err)
+}
+
+// counted is "1 partition", "2 partitions".
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Unwrap is the cause.

@@ -326,7 +326,7 @@ func (p *Producer) failures() error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d messages to %s failed, the first: %w", n, p.topic, err)
+	return fmt.Errorf("%s to %s failed, the first: %w", counted(n, "message"), p.topic, err)
 }
 
 // Close takes no more messages, waits for the outcome of those sent, and closes
@@ -349,7 +349,7 @@ func (p *Producer) Close(ctx context.Context) (unknown int, err error) {
 	case unknown > 0:
 		err = &UnknownError{Count: unknown, Err: err}
 	case dropped > 0:
-		err = fmt.Errorf("%d messages were not stored: %w", dropped, err)
+		err = fmt.Errorf("not stored, %s: %w", counted(dropped, "message"), err)
 	}
 	p.goodbye(ctx)
 	p.stop()

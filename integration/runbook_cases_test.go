@@ -61,7 +61,7 @@ func deadBroker(o *operator) {
 	o.on("n1", "orders", 100)
 	sub := o.consumerThatWaits("orders", "sub")
 	o.shell("scripts/cluster kill n1")
-	o.reads("n1 is lost", "1 ranges are orphaned")
+	o.reads("n1 is lost", "1 range is orphaned")
 	sendEach(o.t, o.produce("orders"), 100, 50, sizeRun) // others serve it already
 	o.types("scripts/cluster start n1")
 	o.awaits("cluster status", "cluster danube")
@@ -130,7 +130,7 @@ func lostMajority(o *operator) {
 	o.ownsNothing(o.next("cluster status"), "n2")
 	o.types("broker remove n2 --lose")
 	o.other = false
-	o.reads("1 ranges are orphaned")
+	o.reads("1 range is orphaned")
 	o.types("topic resolve orders:0 --lost")
 	o.whole("orders", 100, sizeRun)
 	o.well()
@@ -259,7 +259,7 @@ func stuckMove(o *operator) {
 	slow := o.moves("slow:0", "n2")
 	target.tell("wait move.preparing") // n2 takes nothing: the source's business
 	move := o.moves("orders:0", "n2")
-	o.reads("1 partitions are moving", "from n1 to n2")
+	o.reads("1 partition is moving", "from n1 to n2")
 	if m := <-move; m.err == nil || m.took > 20*time.Second {
 		o.t.Errorf("after %v the move to a target that hangs ended with %v:\n%s", m.took, m.err, m.text)
 	}
@@ -332,7 +332,7 @@ func orphanedRange(o *operator) {
 	o.on("n1", "orders", 100)
 	sub := o.consumerThatWaits("orders", "sub")
 	o.shell("scripts/cluster kill n1")
-	o.reads("1 ranges are orphaned")
+	o.reads("1 range is orphaned")
 	sendEach(o.t, o.produce("orders"), 100, 10, sizeRun)
 	o.awaits("topic describe orders", "0-", "ORPHANED may come back with broker n1")
 	o.types("--accept-gap")

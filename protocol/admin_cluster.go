@@ -28,6 +28,7 @@ type Status struct {
 	Durability string         `msgpack:"du,omitempty" json:"durability,omitempty"` // the default level, in words
 	History    uint16         `msgpack:"hi,omitempty" json:"history,omitempty"`
 	Orphaned   int            `msgpack:"or,omitempty" json:"orphaned_ranges,omitempty"`
+	Unplaced   int            `msgpack:"up,omitempty" json:"orphaned_on_no_broker,omitempty"` // of Orphaned those that no broker is known to have
 	Moving     int            `msgpack:"mv,omitempty" json:"moving_partitions,omitempty"`
 	Ownerless  int            `msgpack:"ow,omitempty" json:"partitions_without_owner,omitempty"`
 }

@@ -30,7 +30,7 @@ func (p *planning) grants() {
 		return
 	}
 	if len(targets.candidates) == 0 {
-		p.note(state.StoreID{}, "%d partitions have no owner and no active broker can take them", len(due))
+		p.note(state.StoreID{}, "no active broker can take what has no owner: %s", counted(len(due), "partition"))
 		return
 	}
 	for batch := range slices.Chunk(due, grantBatch) {
@@ -216,7 +216,7 @@ func (p *planning) drains() {
 		}
 		p.do(Action{
 			Kind: move, Store: s.ID, Count: len(parts), Command: c,
-			Reason: fmt.Sprintf("%s drains, %d partitions left", s.Broker, p.c.owned[s.ID]),
+			Reason: fmt.Sprintf("%s drains, %s left", s.Broker, counted(p.c.owned[s.ID], "partition")),
 		})
 	}
 }
@@ -230,7 +230,7 @@ func (p *planning) drained(s *state.Store) bool {
 		return true
 	}
 	if n := p.c.sole[s.ID]; n > 0 {
-		p.note(s.ID, "%s owns nothing more; %d ranges are not yet copied from it", p.called(s), n)
+		p.note(s.ID, "%s owns nothing more; still to be copied from it: %s", p.called(s), counted(n, "range"))
 		return true
 	}
 	p.do(Action{

@@ -69,7 +69,7 @@ func TestGrants(t *testing.T) {
 		}}, "grant map[n1:4], tick", "n2 is given nothing"},
 		"nobody": {[]func(w *scene){lose(3), lose(2), func(w *scene) {
 			w.peer(1, func(p *Peer) { p.Lease = w.now })
-		}}, "", "5 partitions have no owner and no active broker can take them"},
+		}}, "", "no active broker can take what has no owner: 5 partitions"},
 		"more bytes go elsewhere": {[]func(w *scene){lose(3), func(w *scene) {
 			w.peer(1, func(p *Peer) { p.Bytes = 1e6 })
 			w.topic(9, 1)
@@ -204,7 +204,7 @@ func TestDrain(t *testing.T) {
 		t.Errorf("n1 got %d and n2 %d of 6 partitions", c.load[storeN(1)], c.load[storeN(2)])
 	}
 	w.want("")
-	w.wantNote("n3 owns nothing more; 6 ranges are not yet copied from it")
+	w.wantNote("n3 owns nothing more; still to be copied from it: 6 ranges")
 	for n := range 6 {
 		p := w.partition(n + 1)
 		w.apply(&state.CopyRanges{Entries: []state.RangeCopy{{

@@ -182,7 +182,7 @@ func (p *planning) leased(s *state.Store) bool {
 func (p *planning) stragglers() {
 	for _, s := range p.c.Stores {
 		if n := p.c.orphaned[s.ID]; n > 0 {
-			p.note(s.ID, "%d partitions may have messages that are only on %s's disk: they are pending until it is back", n, p.called(s))
+			p.note(s.ID, "%s may have messages that are only on %s's disk: they are pending until it is back", counted(n, "partition"), p.called(s))
 		}
 		if !p.leased(s) {
 			continue
@@ -191,10 +191,18 @@ func (p *planning) stragglers() {
 			p.note(s.ID, "%s is %d metadata entries behind", p.called(s), lag)
 		}
 		if n := p.c.idle[s.ID]; n > 0 && p.now.Sub(p.f.Memory.runSince(s)) > moveTime {
-			p.note(s.ID, "%s does not serve %d partitions that it owns", p.called(s), n)
+			p.note(s.ID, "%s does not serve %s that it owns", p.called(s), counted(n, "partition"))
 		}
 	}
 }
 
 // waited is a time as notes give it.
 func waited(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
+
+// counted is "1 range", "2 ranges".
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

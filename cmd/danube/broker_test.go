@@ -145,6 +145,19 @@ func TestStatusInWords(t *testing.T) {
 	}
 }
 
+// TestHintForRangesOnNoBroker starts nothing: no broker is known to have them.
+func TestHintForRangesOnNoBroker(t *testing.T) {
+	for name, x := range map[string]struct {
+		unplaced    int
+		start, lost bool
+	}{"all have a broker": {0, true, true}, "some have none": {1, true, true}, "none has one": {2, false, true}} {
+		hints := strings.Join(statusHints(protocol.Status{Leader: "n1", Orphaned: 2, Unplaced: x.unplaced}), "\n")
+		if strings.Contains(hints, "start the brokers") != x.start || strings.Contains(hints, "no broker is known") != (x.unplaced > 0) || strings.Contains(hints, "--lost") != x.lost {
+			t.Errorf("%s: %s", name, hints)
+		}
+	}
+}
+
 // TestBrokersOfOneName are told apart by what a command takes: the beginning of the store's id.
 func TestBrokersOfOneName(t *testing.T) {
 	s := protocol.Status{Broker: "n1", Leader: "n1", Ready: true, Degraded: []string{"n1 (bbbbbbbb) is lost"}, Brokers: []protocol.BrokerStatus{

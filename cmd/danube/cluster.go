@@ -103,8 +103,11 @@ func statusHints(s protocol.Status) []string {
 	if s.Leader == "" {
 		out = append(out, "start the voters that are down; if half of them or more are gone for good: danube cluster recover")
 	}
-	if s.Orphaned > 0 {
+	if s.Orphaned > s.Unplaced {
 		out = append(out, "start the brokers that orphaned ranges lie on; if a disk is gone for good: danube topic resolve TOPIC:N --lost")
+	}
+	if s.Unplaced > 0 {
+		out = append(out, "a restored or rebuilt cluster forgets where its newest messages were; to give those up that no broker is known to have: danube topic resolve TOPIC:N --lost")
 	}
 	for _, b := range byName(s.Brokers) {
 		if b.State == "lost" {
