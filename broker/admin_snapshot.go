@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -140,9 +141,26 @@ func (b *Broker) restoreHere(ctx context.Context, q *protocol.SnapshotPage) (*pr
 	if q.Size != 0 && int64(x.data.Len()) != q.Size {
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "the snapshot has %d bytes, %d came", q.Size, x.data.Len())
 	}
+	before := b.meta.View()
 	if err := b.meta.Restore(ctx, bytes.NewReader(x.data.Bytes())); err != nil {
 		return nil, fmt.Errorf("restore the metadata: %w", err)
 	}
-	b.log.Warn("the metadata were restored from a snapshot; a new history begins", "history", b.meta.View().Cluster().History)
+	now := b.meta.View()
+	out.Vanished, out.Gone = vanished(before, now)
+	b.log.Warn("the metadata were restored from a snapshot; a new history begins", "history", now.Cluster().History, "topics_gone", out.Gone)
 	return out, nil
+}
+
+// vanished names the topics of before that are not in now, at most mostListed of them, and counts them. One that was
+// deleted and made again under its name is another topic: what was in it has vanished.
+func vanished(before, now *state.View) (names []string, n int) {
+	for t := range before.Topics("") {
+		if same := now.TopicByID(t.ID); same != nil && !same.Deleted() {
+			continue
+		}
+		if n++; len(names) < mostListed {
+			names = append(names, t.Name)
+		}
+	}
+	return names, n
 }

@@ -240,7 +240,6 @@ func TestDrainAndRemove(t *testing.T) {
 	}
 }
 
-// The metadata are saved and put back page by page, and a new history begins (R22).
 // snapshot takes a snapshot of the metadata.
 func snapshot(t *testing.T, a *client.Admin) []byte {
 	t.Helper()
@@ -312,12 +311,18 @@ func segments(t *testing.T, f *fleet, i int) map[string]bool {
 	return out
 }
 
+// The metadata are saved and put back page by page, what vanishes is named, and a new history begins (R22).
 func TestSnapshotAndRestore(t *testing.T) {
 	f := newFleet(t, 3, nil)
 	publish(t, f.dial(0), "before", 0, 20)
+	publish(t, f.dial(0), "again", 0, 1)
 	a := f.dial(1).Admin()
 	saved := snapshot(t, a)
 	publish(t, f.dial(2), "after", 0, 20)
+	if err := a.TopicDelete(t.Context(), protocol.TopicArgs{Topic: "again", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, f.dial(2), "again", 0, 1)
 	half := len(saved) / 2
 	q := protocol.SnapshotPage{Size: int64(len(saved)), Data: saved[:half]}
 	page, err := a.RestorePage(t.Context(), q)
@@ -325,12 +330,19 @@ func TestSnapshotAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.ID, q.Offset, q.Data, q.Last = page.ID, int64(half), saved[half:], true
-	if _, err := a.RestorePage(t.Context(), q); err != nil {
+	if page.Gone != 0 || page.Vanished != nil {
+		t.Errorf("half of a restore took away %q", page.Vanished)
+	}
+	if page, err = a.RestorePage(t.Context(), q); err != nil {
 		t.Fatal(err)
+	}
+	// The second topic of its name is gone, the first is back.
+	if want := []string{"/default/after", "/default/again"}; !slices.Equal(page.Vanished, want) || page.Gone != 2 {
+		t.Errorf("%d topics vanished: %q, want %q", page.Gone, page.Vanished, want)
 	}
 	eventually(t, "the cluster has a new history", func() bool {
 		s, err := a.Status(t.Context())
-		return err == nil && s.History == 1 && s.Topics == 1
+		return err == nil && s.History == 1 && s.Topics == 2
 	})
 	_, err = a.RestorePage(t.Context(), protocol.SnapshotPage{ID: "none", Data: []byte("x"), Last: true})
 	if err == nil || errors.Is(err, protocol.Errorf(protocol.CodeInternal, "")) {

@@ -108,11 +108,14 @@ type PartitionMoved struct {
 }
 
 // SnapshotPage carries the metadata in pages: of a snapshot the broker fills Data from Offset on; of a restore the
-// caller does, and the last page carries it out.
+// caller does, and the last page carries it out; its answer names the topics that there were and are no more.
 type SnapshotPage struct {
 	ID     string `msgpack:"i,omitempty" json:"id,omitempty"` // names the transfer; empty begins one
 	Offset int64  `msgpack:"o" json:"offset"`
 	Size   int64  `msgpack:"s" json:"size"` // of the whole
 	Data   []byte `msgpack:"d,omitempty" json:"data,omitempty"`
 	Last   bool   `msgpack:"l,omitempty" json:"last,omitempty"`
+	// Vanished are the topics that a restore took away, by name: the first 1,000 of Gone.
+	Vanished []string `msgpack:"v,omitempty" json:"vanished,omitempty"`
+	Gone     int      `msgpack:"g,omitempty" json:"gone,omitempty"`
 }

@@ -196,6 +196,9 @@ func TestSnapshotAndRestore(t *testing.T) {
 			if p.Last != (len(restored) == len(whole)) {
 				t.Errorf("last is %v after %d bytes", p.Last, len(restored))
 			}
+			if p.Last {
+				return protocol.SnapshotPage{ID: "r1", Vanished: []string{"/default/new", "/default/newer"}, Gone: 3}, nil
+			}
 			return protocol.SnapshotPage{ID: "r1"}, nil
 		}
 		n := min(int64(len(whole))-p.Offset, 1<<20)
@@ -218,6 +221,9 @@ func TestSnapshotAndRestore(t *testing.T) {
 	s = b.shell()
 	if code := s.call(t, "cluster", "restore", file, "--yes"); code != exitDone || !bytes.Equal(restored, whole) {
 		t.Errorf("exit code %d after %d bytes: %s", code, len(restored), s.err.String())
+	}
+	if want := "not served any more: 3 topics\n  /default/new\n  /default/newer\n  and 1 more\n"; !strings.Contains(s.out.String(), want) {
+		t.Errorf("what vanished is not named:\n%s", s.out.String())
 	}
 	if left, err := filepath.Glob(file + "*"); err != nil || len(left) != 1 {
 		t.Errorf("left behind %v, %v", left, err)

@@ -17,10 +17,19 @@ import (
 // snapshotPage is how many bytes of a snapshot travel at a time.
 const snapshotPage = 1 << 20
 
-// snapshotDone is cluster snapshot -o json, and cluster restore.
+// snapshotDone is cluster snapshot -o json.
 type snapshotDone struct {
 	File  string `json:"file"`
 	Bytes int64  `json:"bytes"`
+}
+
+// restoreDone is cluster restore -o json.
+type restoreDone struct {
+	File  string `json:"file"`
+	Bytes int64  `json:"bytes"`
+	// Vanished are the topics that are not served any more, at most 1,000 of Gone.
+	Vanished []string `json:"vanished"`
+	Gone     int      `json:"gone"`
 }
 
 func (a *app) clusterSnapshot() *cobra.Command {
@@ -102,10 +111,10 @@ func (a *app) clusterRestore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Put a snapshot in place of the cluster's metadata",
-		Long: "What was decided after the snapshot is forgotten: topics made since are not served, subscriptions stand where\n" +
-			"they stood then. A new history begins, so that nothing acknowledged since can be mistaken for something else:\n" +
-			"every partition goes on 2^32 above the offsets it had. One that moved since is with its old owner again; what was\n" +
-			"written behind the move stays on its disk, and no reader gets it. No file is deleted.",
+		Long: "What was decided after the snapshot is forgotten: topics made since are not served, and named; subscriptions\n" +
+			"stand where they stood then. A new history begins, so that nothing acknowledged since can be mistaken for\n" +
+			"something else: every partition goes on 2^32 above the offsets it had. One that moved since is with its old owner\n" +
+			"again; what was written behind the move stays on its disk, and no reader gets it. No file is deleted.",
 		Args: wantArgs("FILE"),
 	}
 	yes := addYes(cmd.Flags())
@@ -119,45 +128,62 @@ func (a *app) clusterRestore() *cobra.Command {
 		if err := a.confirm(*yes, "put "+args[0]+" in place of the metadata of the running cluster"); err != nil {
 			return err
 		}
-		n, err := a.sendSnapshot(cmd.Context(), f)
+		done, err := a.sendSnapshot(cmd.Context(), f)
 		if err != nil {
 			return failed(err, "restore %s", args[0])
 		}
 		if output.value == "json" {
-			return printJSON(a.out, snapshotDone{args[0], n})
+			return printJSON(a.out, done)
 		}
-		_, err = fmt.Fprintf(a.out, "restored the metadata from %s (%s): a new history has begun\n", args[0], roughSize(n))
-		return err
+		return printRestored(a.out, done)
 	}
 	return cmd
 }
 
+// printRestored says what a restore did and which topics it took away.
+func printRestored(w io.Writer, d restoreDone) error {
+	_, err := fmt.Fprintf(w, "restored the metadata from %s (%s): a new history has begun\n", d.File, roughSize(d.Bytes))
+	if err != nil || d.Gone == 0 {
+		return err
+	}
+	fmt.Fprintf(w, "made after the snapshot, and not served any more: %s\n", plural(d.Gone, "topic"))
+	for _, name := range d.Vanished {
+		fmt.Fprintln(w, "  "+name)
+	}
+	if n := d.Gone - len(d.Vanished); n > 0 {
+		fmt.Fprintf(w, "  and %d more\n", n)
+	}
+	_, err = fmt.Fprintln(w, "their messages stay in files on the disks of the brokers that had them")
+	return err
+}
+
 // sendSnapshot sends f page by page; the last page carries the restore out.
-func (a *app) sendSnapshot(ctx context.Context, f *os.File) (int64, error) {
+func (a *app) sendSnapshot(ctx context.Context, f *os.File) (done restoreDone, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return 0, err
+		return done, err
 	}
 	if !info.Mode().IsRegular() || info.Size() == 0 {
-		return 0, fmt.Errorf("%s is no snapshot: it is empty, or no file", f.Name())
+		return done, fmt.Errorf("%s is no snapshot: it is empty, or no file", f.Name())
 	}
 	c, err := a.dial(ctx)
 	if err != nil {
-		return 0, err
+		return done, err
 	}
 	defer c.Close()
 	page := protocol.SnapshotPage{Size: info.Size()}
 	for buf := make([]byte, snapshotPage); page.Offset < page.Size; {
 		n, err := io.ReadFull(f, buf[:min(int64(len(buf)), page.Size-page.Offset)])
 		if err != nil {
-			return 0, fmt.Errorf("read the snapshot: %w", err)
+			return done, fmt.Errorf("read the snapshot: %w", err)
 		}
 		page.Data, page.Last = buf[:n], page.Offset+int64(n) == page.Size
 		answer, err := c.Admin().RestorePage(ctx, page)
 		if err != nil {
-			return 0, err
+			return done, err
 		}
 		page.ID, page.Offset = answer.ID, page.Offset+int64(n)
+		done = restoreDone{f.Name(), page.Size, answer.Vanished, answer.Gone}
 	}
-	return page.Size, nil
+	return done, nil
 }

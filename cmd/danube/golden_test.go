@@ -105,6 +105,8 @@ func TestGoldenJSON(t *testing.T) {
 		"cluster-recover":       recovered{"/var/lib/danube", "aa", "10.0.0.1:7650"},
 		"cluster-rebuild":       exampleRebuilt(),
 		"cluster-snapshot":      snapshotDone{"danube.snapshot", 123456},
+		"cluster-restore":       restoreDone{"danube.snapshot", 123456, []string{"/default/orders"}, 1},
+		"cluster-restore-whole": restoreDone{File: "danube.snapshot", Bytes: 123456},
 		"segment-verify":        exampleSegment(),
 		"wal-verify":            walReport{Directory: "d", Files: 1, Bytes: 8192, Messages: 4, Partitions: []walPartition{{Topic: "/default/orders", TopicID: "0001", Files: 1, Bytes: 8192, Messages: 4, First: 5, End: 9}}},
 		"config-check":          checkReport{File: "danube.yaml", Problems: []string{"danube.yaml:1: unknown key x"}},
