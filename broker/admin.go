@@ -159,7 +159,7 @@ func (b *Broker) adminTopicSet(ctx context.Context, q *protocol.TopicSet) (any, 
 		return nil, err
 	}
 	s.Limits = t.Settings.Limits
-	if _, err := b.propose(ctx, &state.SetTopic{ID: t.ID, Settings: s}); err != nil {
+	if _, err := b.request(ctx, &state.SetTopic{ID: t.ID, Settings: s}); err != nil {
 		return nil, fmt.Errorf("set topic %s: %w", t.Name, err)
 	}
 	return protocol.Done{}, nil
@@ -207,7 +207,7 @@ func (b *Broker) moveLogStart(ctx context.Context, p *partition, to uint64) erro
 	if !b.leased() {
 		return errNoLease
 	}
-	errs, err := b.proposeEach(ctx, &state.UpdatePartitions{Entries: []state.PartitionUpdate{{
+	errs, err := b.requestEach(ctx, &state.UpdatePartitions{Entries: []state.PartitionUpdate{{
 		Topic: p.key.topic, Partition: p.key.n, Epoch: p.epoch, Floor: p.floor(), LogStart: to,
 	}}}, 1)
 	if err == nil {
@@ -268,7 +268,7 @@ func (b *Broker) resolveHere(ctx context.Context, q *protocol.Resolve) (*protoco
 	if len(marks) == 0 {
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "%s has no orphaned range there", p.name())
 	}
-	errs, err := b.proposeEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
+	errs, err := b.requestEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
 	if err != nil {
 		return nil, err
 	}
@@ -428,7 +428,7 @@ func (b *Broker) adminSubSet(ctx context.Context, q *protocol.SubCreate) (any, e
 	if err != nil {
 		return nil, err
 	}
-	if _, err := b.propose(ctx, &state.SetSubscription{Subscription: m.ID, Options: opts}); err != nil {
+	if _, err := b.request(ctx, &state.SetSubscription{Subscription: m.ID, Options: opts}); err != nil {
 		return nil, fmt.Errorf("set subscription %s: %w", q.Subscription, err)
 	}
 	// Consumers attach again and find the new settings; nothing is lost.

@@ -217,7 +217,7 @@ func (b *Broker) setStatus(ctx context.Context, q *protocol.BrokerArgs, to state
 	}) {
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "broker %s cannot be drained: no other broker is active to take what it has", s.Broker)
 	}
-	if _, err := b.propose(ctx, &state.SetStore{Owner: ownerOfStore(s), Status: to}); err != nil {
+	if _, err := b.request(ctx, &state.SetStore{Owner: ownerOfStore(s), Status: to}); err != nil {
 		return nil, fmt.Errorf("make broker %s %s: %w", s.Broker, to, err)
 	}
 	return protocol.Done{}, nil
@@ -232,7 +232,7 @@ func (b *Broker) adminBrokerRemove(ctx context.Context, q *protocol.BrokerArgs) 
 	if err != nil {
 		return nil, err
 	}
-	_, err = b.propose(ctx, &state.RemoveStore{Store: s.ID, Lose: q.Lose})
+	_, err = b.request(ctx, &state.RemoveStore{Store: s.ID, Lose: q.Lose})
 	if errors.Is(err, state.ErrConflict) {
 		hint := "danube broker drain " + s.Broker + " moves what it has to others"
 		if s.Status == state.StoreLost {

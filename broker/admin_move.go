@@ -86,7 +86,7 @@ func (b *Broker) targetOf(view *state.View, m *state.Partition, to *state.Store)
 
 // moveAll asks for moves and waits for them.
 func (b *Broker) moveAll(ctx context.Context, t *state.Topic, c *state.MovePartitions, out *protocol.TopicMoved) error {
-	errs, err := b.proposeEach(ctx, c, len(c.Entries))
+	errs, err := b.requestEach(ctx, c, len(c.Entries))
 	if err != nil {
 		return fmt.Errorf("move %s: %w", t.Name, err)
 	}

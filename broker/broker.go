@@ -230,6 +230,25 @@ func (b *Broker) proposeEach(ctx context.Context, c state.Command, n int) ([]err
 	return errs, nil
 }
 
+// requestTime bounds how long a request waits for a majority of the voters. A
+// client need name no deadline, and is answered all the same: it may ask again,
+// and what the cluster decides for itself goes on trying.
+const requestTime = 5 * time.Second
+
+// request is propose for somebody who waits for the answer.
+func (b *Broker) request(ctx context.Context, c state.Command) (state.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return b.propose(ctx, c)
+}
+
+// requestEach is proposeEach for somebody who waits for the answer.
+func (b *Broker) requestEach(ctx context.Context, c state.Command, n int) ([]error, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return b.proposeEach(ctx, c, n)
+}
+
 // ClientAddr is the address clients are told.
 func (b *Broker) ClientAddr() string {
 	if b.cfg.Advertise != "" {

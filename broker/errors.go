@@ -95,9 +95,10 @@ func storageError(err error) *protocol.Error {
 	})
 }
 
-// metaError translates what the metadata says, nil if err is not theirs.
+// metaError translates what the metadata says, nil if err is not theirs. That
+// nobody decides comes with where to see why.
 func metaError(err error) *protocol.Error {
-	return coded(err, []coding{
+	e := coded(err, []coding{
 		{state.ErrExists, protocol.CodeExists},
 		{state.ErrNotFound, protocol.CodeNoSuchTopic},
 		{state.ErrInvalid, protocol.CodeBadRequest},
@@ -111,4 +112,8 @@ func metaError(err error) *protocol.Error {
 		{meta.ErrBusy, protocol.CodeOverloaded},
 		{meta.ErrClosed, protocol.CodeShuttingDown},
 	})
+	if e != nil && (e.Code == protocol.CodeNoLeader || e.Code == protocol.CodeTimeout) {
+		e.Hint = "danube cluster status says who leads and which brokers are away"
+	}
+	return e
 }

@@ -85,6 +85,18 @@ func (b *Broker) RemoveStore(ctx context.Context, name string) error {
 	return fmt.Errorf("no broker %s", name)
 }
 
+// Ask carries out an admin operation and returns the error that a client would get.
+func (b *Broker) Ask(ctx context.Context, op string, arg any) *protocol.Error {
+	body, err := protocol.EncodeBody(arg)
+	if err == nil {
+		_, err = b.call(ctx, op, func(v any) error { return protocol.DecodeBody(body, v) })
+	}
+	if err == nil {
+		return nil
+	}
+	return b.wireError(err)
+}
+
 // Leads says whether this broker leads the cluster.
 func (b *Broker) Leads() bool {
 	_, leads := b.meta.Leading()

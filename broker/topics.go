@@ -129,7 +129,7 @@ func (b *Broker) createTopic(ctx context.Context, full string, c protocol.TopicC
 	if _, err := rand.Read(cmd.ID[:]); err != nil {
 		return state.Result{}, fmt.Errorf("draw topic id: %w", err)
 	}
-	return b.propose(ctx, cmd)
+	return b.request(ctx, cmd)
 }
 
 // place chooses owners for n new partitions. Where no broker is known to be
@@ -156,7 +156,7 @@ func (b *Broker) topicNamed(name string) (*state.Topic, error) {
 // deleteTopic makes a tombstone of a topic, then removes its data here. What
 // of the data is not gone when the process ends is removed at its next start.
 func (b *Broker) deleteTopic(ctx context.Context, t *state.Topic) error {
-	if _, err := b.propose(ctx, &state.DeleteTopic{ID: t.ID, At: b.cfg.Now().UnixMilli()}); err != nil {
+	if _, err := b.request(ctx, &state.DeleteTopic{ID: t.ID, At: b.cfg.Now().UnixMilli()}); err != nil {
 		return fmt.Errorf("delete topic %s: %w", t.Name, err)
 	}
 	return b.bury(ctx, t)
@@ -194,7 +194,7 @@ func (b *Broker) bury(ctx context.Context, t *state.Topic) error {
 			return fmt.Errorf("remove data of %s:%d: %w", t.Name, n, err)
 		}
 	}
-	if _, err := b.propose(ctx, &state.PurgeTopic{ID: t.ID, Store: b.self().Store}); err != nil {
+	if _, err := b.request(ctx, &state.PurgeTopic{ID: t.ID, Store: b.self().Store}); err != nil {
 		return fmt.Errorf("purge topic %s: %w", t.Name, err)
 	}
 	return nil
@@ -223,7 +223,7 @@ func (b *Broker) createSubscription(ctx context.Context, q *protocol.SubCreate) 
 	if err != nil {
 		return false, err
 	}
-	res, err := b.propose(ctx, &state.CreateSubscription{
+	res, err := b.request(ctx, &state.CreateSubscription{
 		Topic: t.ID, Name: q.Subscription, Type: state.SubscriptionType(q.Type), Options: opts, Start: start,
 	})
 	return res.Created, err
@@ -329,7 +329,7 @@ func (b *Broker) resetCursors(ctx context.Context, t *state.Topic, name string, 
 	for i := range todo {
 		todo[i].Generation = m.Cursors[todo[i].Partition].Generation + 1
 	}
-	errs, err := b.proposeEach(ctx, &state.ResetSubscription{Subscription: m.ID, Entries: todo}, len(todo))
+	errs, err := b.requestEach(ctx, &state.ResetSubscription{Subscription: m.ID, Entries: todo}, len(todo))
 	if err != nil {
 		return nil, fmt.Errorf("reset subscription %s of %s: %w", name, t.Name, err)
 	}
@@ -426,7 +426,7 @@ func (b *Broker) deleteSubscription(ctx context.Context, q *protocol.SubArgs) er
 			return protocol.Errorf(protocol.CodeSubscriptionInUse, "subscription %s of %s has %s attached", q.Subscription, t.Name, counted(n, "consumer", "consumers"))
 		}
 	}
-	if _, err := b.propose(ctx, &state.DeleteSubscription{Subscription: m.ID}); err != nil {
+	if _, err := b.request(ctx, &state.DeleteSubscription{Subscription: m.ID}); err != nil {
 		return fmt.Errorf("delete subscription %s of %s: %w", q.Subscription, t.Name, err)
 	}
 	why := protocol.Errorf(protocol.CodeNoSuchSub, "subscription %s of %s was deleted", q.Subscription, t.Name)
