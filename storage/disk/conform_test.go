@@ -145,6 +145,8 @@ func TestReadAndWrite(t *testing.T) {
 		if got, want := content(t, fsys, dir+"/f"), string(want[:60])+string(make([]byte, 10)); got != want {
 			t.Fatalf("after two truncations %q, want %q", got, want)
 		}
+		must(t, f.WriteBack(0, 60))
+		must(t, f.WriteBack(0, 1<<20)) // beyond the end
 		must(t, f.Datasync())
 		must(t, f.WriteVec(nil, 0))
 	})
@@ -178,6 +180,7 @@ func TestClosedFile(t *testing.T) {
 		wantIs(t, err, fs.ErrClosed)
 		wantIs(t, f.WriteVec([][]byte{{1}}, 0), fs.ErrClosed)
 		wantIs(t, f.Datasync(), fs.ErrClosed)
+		wantIs(t, f.WriteBack(0, 1), fs.ErrClosed)
 		wantIs(t, f.Truncate(0), fs.ErrClosed)
 		_, err = f.Size()
 		wantIs(t, err, fs.ErrClosed)

@@ -35,19 +35,29 @@ const (
 // calls in flight, and calls after it return fs.ErrClosed.
 type File interface {
 	readWriterAt
+	syncer
 	io.Closer
 	// WriteVec writes the buffers one behind the other from off on, in one
 	// system call where the system can. An error leaves any part written. The
 	// buffers are neither changed nor kept.
 	WriteVec(bufs [][]byte, off int64) error
-	// Datasync returns nil when everything written by calls that returned before
-	// it began is on stable storage, the size included. A failure is final (R20):
-	// every later Datasync of this handle returns the same error.
-	Datasync() error
 	// Truncate sets the size; a longer file ends in zeros.
 	Truncate(size int64) error
 	// Size is the length in bytes.
 	Size() (int64, error)
+}
+
+// syncer is bringing to stable storage what was written.
+type syncer interface {
+	// Datasync returns nil when everything written by calls that returned before
+	// it began is on stable storage, the size included. A failure is final (R20):
+	// every later Datasync of this handle returns the same error.
+	Datasync() error
+	// WriteBack asks that n bytes from off on begin their way to stable storage,
+	// so that a later Datasync finds little left to do. It promises nothing, and
+	// does nothing where the system cannot. A failure is one of Datasync too, and
+	// as final (R20).
+	WriteBack(off, n int64) error
 }
 
 // readWriterAt is reading and writing at a position, as in package io.

@@ -13,7 +13,7 @@ type memFile struct {
 	name     string
 	writable bool
 	closed   bool
-	failed   error // the first error of Datasync
+	failed   error // the first error of Datasync or WriteBack
 }
 
 // do runs an operation on the open file.
@@ -132,6 +132,17 @@ func (f *memFile) Datasync() error {
 		f.n.sync()
 		w.forget(f.n)
 		return nil
+	})
+}
+
+// WriteBack does nothing: a power loss keeps of what is not synced what it likes.
+func (f *memFile) WriteBack(_, _ int64) error {
+	return f.do("writeback", func(_ *world, failed error) error {
+		if f.failed == nil && failed != nil {
+			f.n.spoil()
+			f.failed = asPathError("write back", f.name, failed)
+		}
+		return f.failed
 	})
 }
 

@@ -113,7 +113,7 @@ type osFile struct {
 	closed bool
 
 	syncMu sync.Mutex // guards failed
-	failed error      // the first error of Datasync
+	failed error      // the first error of Datasync or WriteBack
 }
 
 // enter holds the file open until leave. It fails once the file was closed.
@@ -165,10 +165,29 @@ func (f *osFile) Datasync() error {
 		// A sync beside this one may have taken the error that was meant for both.
 		return f.failure()
 	}
+	return f.fail("sync", err)
+}
+
+func (f *osFile) WriteBack(off, n int64) error {
+	if err := f.enter("write back"); err != nil {
+		return err
+	}
+	defer f.leave()
+	if err := f.failure(); err != nil {
+		return err
+	}
+	if err := f.writeBack(off, n); err != nil {
+		return f.fail("write back", err)
+	}
+	return nil
+}
+
+// fail notes the first failure of a sync, which every later one returns.
+func (f *osFile) fail(op string, err error) error {
 	f.syncMu.Lock()
 	defer f.syncMu.Unlock()
 	if f.failed == nil {
-		f.failed = &fs.PathError{Op: "sync", Path: f.f.Name(), Err: err}
+		f.failed = &fs.PathError{Op: op, Path: f.f.Name(), Err: err}
 	}
 	return f.failed
 }

@@ -54,6 +54,24 @@ func (f *osFile) datasync() error {
 	}
 }
 
+// writeBack starts the write-back and waits for none: SYNC_FILE_RANGE_WRITE alone
+// leaves the errors of what is under way to the next sync. What it returns itself,
+// such as a block that could not be allocated, no sync may tell again. Where the
+// file or a filter of system calls knows no such call, there is no write-back.
+func (f *osFile) writeBack(off, n int64) error {
+	for {
+		err := unix.SyncFileRange(f.fd, off, n, unix.SYNC_FILE_RANGE_WRITE)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPERM),
+			errors.Is(err, unix.EINVAL), errors.Is(err, unix.ESPIPE):
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
 func syncDir(d *os.File) error { return d.Sync() }
 
 // refuseNetwork returns ErrNetwork when dir lies on a file system of another

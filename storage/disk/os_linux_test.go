@@ -50,6 +50,23 @@ func TestFailedSyncOfTheSystemIsFinal(t *testing.T) {
 	must(t, f.Close())
 }
 
+// TestFailedWriteBackOfTheSystemIsFinal: also for the sync. What knows no write-back does without.
+func TestFailedWriteBackOfTheSystemIsFinal(t *testing.T) {
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer func() { must(t, errors.Join(r.Close(), w.Close())) }()
+	healthy, err := os.Create(t.TempDir() + "/f")
+	must(t, err)
+	f := &osFile{f: healthy, fd: int(w.Fd())}
+	must(t, f.WriteBack(0, 1))
+	f.fd = -1
+	wantIs(t, f.WriteBack(0, 1), unix.EBADF)
+	f.fd = int(healthy.Fd())
+	wantIs(t, f.WriteBack(0, 1), unix.EBADF)
+	wantIs(t, f.Datasync(), unix.EBADF)
+	must(t, f.Close())
+}
+
 func TestCommitRoundAllocatesNothing(t *testing.T) {
 	f := open(t, OS(), t.TempDir()+"/f", Create)
 	bufs := [][]byte{make([]byte, 100), make([]byte, 200), make([]byte, 300)}

@@ -22,6 +22,9 @@ func (f *osFile) writeVec(bufs [][]byte, off int64) error {
 // fsync leaves the bytes in the drive's cache.
 func (f *osFile) datasync() error { return f.f.Sync() }
 
+// writeBack does nothing: the system has no such call.
+func (f *osFile) writeBack(_, _ int64) error { return nil }
+
 // syncDir does nothing on Windows, where a directory cannot be synced.
 func syncDir(d *os.File) error {
 	if runtime.GOOS == "windows" {

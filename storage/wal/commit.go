@@ -3,6 +3,7 @@ package wal
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/danubemq/danube/protocol/batch"
@@ -57,6 +58,8 @@ type round struct {
 	markBuf []byte
 	retry   time.Time // when to try again to make a journal for which there was no space
 	direct  int       // size from which a part goes to its file alone
+
+	writingBack atomic.Bool // a write-back runs; begun by the loop alone
 }
 
 // commitLoop runs rounds; it returns when nothing is pending or the tier failed.
@@ -276,8 +279,8 @@ func (r *round) complete() {
 	}
 }
 
-// after does what the waiters need not wait for: marks, the budget of the
-// tails, and the work beside the loop that is due.
+// after does what the waiters need not wait for: marks, write-back, the
+// budget of the tails, and the work beside the loop that is due.
 func (r *round) after() error {
 	t := r.tier
 	few := len(r.parts) <= marksAtOnce
@@ -287,6 +290,9 @@ func (r *round) after() error {
 			if err := r.mark(p.log); err != nil {
 				return err
 			}
+		}
+		if err := r.writeBack(p); err != nil {
+			return err
 		}
 		t.touch(p.log)
 		*p = part{}

@@ -46,6 +46,7 @@ type files struct {
 	epoch     uint64
 	start     uint64      // first offset of the epoch
 	current   *file       // what the commit loop appends to
+	started   int64       // bytes of current whose write-back has begun; the commit loop's
 	overtaken atomic.Bool // current is to be closed: the start of the log has passed its first offset
 	anchored  atomic.Bool
 }
@@ -153,7 +154,7 @@ func (t *Tier) createFile(l *Log, base, epoch uint64, now int64) (*file, error) 
 	t.cache.Release(&f.handle, true)
 	l.mu.Lock()
 	l.files.list = append(l.files.list, f)
-	l.files.current = f
+	l.files.current, l.files.started = f, 0
 	l.mu.Unlock()
 	t.metrics.files.Inc()
 	return f, nil

@@ -88,7 +88,7 @@ type Tier struct {
 	run     run // what an earlier run of the process left
 	space   space
 	failed  chan struct{}
-	work    sync.WaitGroup // commit loop, checkpoint, journal growth
+	work    sync.WaitGroup // commit loop, checkpoint, write-back, journal growth
 	round   round          // of the commit loop
 
 	pending atomic.Int64
