@@ -12,15 +12,38 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 )
+
+// The errors of the peer port are this package's: nobody above needs to know that there is one.
+var (
+	// ErrUnreachable: the request was not carried out, because the broker cannot be reached or refused the connection.
+	ErrUnreachable = peer.ErrUnreachable
+	// ErrUnanswered: the request was sent and no answer came; whether it was carried out is unknown (R5).
+	ErrUnanswered = peer.ErrUnanswered
+	// ErrWrongCluster: the other broker belongs to another cluster (R9).
+	ErrWrongCluster = peer.ErrWrongCluster
+	// ErrRemoved: this store was removed from the cluster.
+	ErrRemoved = peer.ErrRemoved
+	// ErrOutdated: the cluster went on without what this store's metadata say (R22).
+	ErrOutdated = peer.ErrOutdated
+	// ErrDuplicate: another process runs on a copy of this data directory (R9).
+	ErrDuplicate = peer.ErrDuplicate
+)
+
+// RemoteError is what a handler on another broker answered instead of a body.
+type RemoteError = peer.RemoteError
+
+// ownPrefix begins the names of this package's own operations: few, small, and not to wait.
+const ownPrefix = peer.Urgent
 
 // Cluster is this broker's part in a cluster.
 type Cluster struct {
 	cfg    Config
 	run    uint64 // random, of this process
-	peers  *peers
+	peers  *peer.Port
 	gossip *gossip
 	seeds  seeds
 	lease  lease
@@ -98,8 +121,10 @@ func open(ctx context.Context, cfg Config) (*Cluster, error) {
 		cfg.Log.Warn("the metadata are gone from this data directory: joining its cluster anew", "cluster", fmt.Sprintf("%x", disk.Pledge.Cluster))
 	}
 	c.id.Store(&disk.Cluster)
-	c.peers = newPeers(cfg.PeerListener, cfg.Dial, c.hello, cfg.Log)
-	c.peers.judge, c.peers.told = c.judge, c.fail
+	c.peers = peer.Open(peer.Config{
+		Listener: cfg.PeerListener, Dial: cfg.Dial, Store: cfg.Identity.Store,
+		Self: c.hello, Judge: c.judge, Told: c.fail, Log: cfg.Log,
+	})
 	c.seeds.init(cfg.Seeds)
 	c.gossip, err = openGossip(ctx, cfg, card{
 		Cluster: disk.Cluster, Of: cfg.Identity.Cluster, Name: cfg.Identity.Name,
@@ -108,13 +133,13 @@ func open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.peers.handle(opHold, c.serveHold)
-	c.peers.handle(opAsk, c.serveAsk)
-	c.peers.handle(opJoin, c.serveJoin)
-	c.peers.handle(opLease, c.serveLease)
-	c.peers.handle(opProbe, c.serveProbe)
-	c.peers.handle(opStanding, c.serveStanding)
-	c.peers.listen()
+	c.peers.Handle(opHold, c.serveHold)
+	c.peers.Handle(opAsk, c.serveAsk)
+	c.peers.Handle(opJoin, c.serveJoin)
+	c.peers.Handle(opLease, c.serveLease)
+	c.peers.Handle(opProbe, c.serveProbe)
+	c.peers.Handle(opStanding, c.serveStanding)
+	c.peers.Listen()
 	live := c.live()
 	c.workers.Go(func() { c.keepGossip(live) })
 	return c, nil
@@ -130,9 +155,9 @@ func (c *Cluster) live() context.Context {
 	return ctx
 }
 
-func (c *Cluster) hello() hello {
+func (c *Cluster) hello() peer.Hello {
 	opened, history := c.history()
-	return hello{
+	return peer.Hello{
 		Cluster: c.ClusterID(), Store: c.cfg.Identity.Store, Run: c.run, Name: c.cfg.Identity.Name, Of: c.cfg.Identity.Cluster,
 		Opened: opened, History: history,
 	}
@@ -150,12 +175,12 @@ func (c *Cluster) Members() []Member { return c.gossip.members() }
 
 // Handle registers what carries out op for other brokers; from is the store of the calling one. ctx ends when the
 // caller no longer waits. What it answers is not used afterwards. Register before Form: a request that nobody carries out is
-// refused. Names beginning with "cluster." are taken.
+// refused. A name has 1 to 64 bytes; those beginning with "cluster." are taken.
 func (c *Cluster) Handle(op string, f func(ctx context.Context, from state.StoreID, body []byte) ([]byte, error)) {
-	if op == "" || len(op) > maxOp || strings.HasPrefix(op, ownPrefix) {
+	if strings.HasPrefix(op, ownPrefix) {
 		panic(fmt.Sprintf("cluster: operation %q cannot be handled", op))
 	}
-	c.peers.handle(op, f)
+	c.peers.Handle(op, f)
 }
 
 // Call has another broker carry out op and returns its answer; to itself it is a call of the handler. A body has at
@@ -164,22 +189,11 @@ func (c *Cluster) Handle(op string, f func(ctx context.Context, from state.Store
 // Errors: ErrUnreachable (it was not carried out), ErrUnanswered (whether it was is unknown), *RemoteError (the handler
 // refused; ErrWrongCluster and ErrDuplicate come with ErrUnreachable).
 func (c *Cluster) Call(ctx context.Context, to state.StoreID, op string, body []byte) ([]byte, error) {
-	return c.call(ctx, to, c.addresses(to), op, body)
+	return c.peers.Call(ctx, c.target(to), op, body)
 }
 
-func (c *Cluster) call(ctx context.Context, to state.StoreID, addresses []string, op string, body []byte) ([]byte, error) {
-	if to == c.cfg.Identity.Store {
-		answer, err := c.peers.do(ctx, to, op, body)
-		if err != nil {
-			return nil, remoteError(err)
-		}
-		return answer, nil
-	}
-	l, err := c.peers.link(to)
-	if err != nil {
-		return nil, err
-	}
-	return l.call(ctx, addresses, op, body)
+func (c *Cluster) target(store state.StoreID) peer.Target {
+	return peer.Target{Store: store, Addresses: c.addresses(store)}
 }
 
 // addresses returns where a broker's peer port may be, the likeliest first: a broker that came back elsewhere tells by
@@ -213,21 +227,13 @@ func (c *Cluster) addresses(store state.StoreID) []string {
 }
 
 // RaftListener returns the listener of Raft's streams on the peer port. Closing it leaves the port open.
-func (c *Cluster) RaftListener() net.Listener { return c.peers.raft }
+func (c *Cluster) RaftListener() net.Listener { return c.peers.Raft() }
 
 // RaftDial opens a Raft stream to the broker whose Raft address is given. Whoever else answers there is refused: an
 // emptied broker must not vote under the id of the store that was lost (R9).
 func (c *Cluster) RaftDial(ctx context.Context, address string) (net.Conn, error) {
 	to, addresses := c.raftServer(address)
-	err := fmt.Errorf("%w: no address", ErrUnreachable)
-	for _, a := range addresses {
-		conn, _, cerr := c.peers.connect(ctx, kindRaft, a, to)
-		if cerr == nil {
-			return conn, nil
-		}
-		err = cerr
-	}
-	return nil, err
+	return c.peers.DialRaft(ctx, peer.Target{Store: to, Addresses: addresses})
 }
 
 // raftServer finds out whose Raft address this is: "STORE@HOST:PORT" says so itself, else a member's. Zero: unknown.
@@ -326,7 +332,7 @@ func (c *Cluster) Close() error {
 		c.lease.give("this broker is stopping")
 		close(c.stop)
 		c.workers.Wait()
-		c.err = errors.Join(c.peers.close(), c.gossip.close())
+		c.err = errors.Join(c.peers.Close(), c.gossip.close())
 	})
 	return c.err
 }

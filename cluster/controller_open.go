@@ -3,8 +3,8 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/cluster/plan"
 	"log/slog"
 	"time"
@@ -60,7 +60,7 @@ func (c *Cluster) office(node *meta.Node) office {
 		condemn: func(o state.Owner, term uint64) bool { return c.leases.condemn(o, term, c.cfg.Boottime()) },
 		pardon:  c.leases.pardon,
 		members: c.Members,
-		broken:  c.peers.broken,
+		broken:  c.peers.Broken,
 		probe:   c.probe,
 	}
 }
@@ -95,66 +95,34 @@ func changeServers(ctx context.Context, node *meta.Node, a plan.Action) error {
 	return fmt.Errorf("change the members of Raft: %s is no such change", a.Kind)
 }
 
-// broken says whether the connection to a broker has ended since it was last used.
-func (p *peers) broken(store state.StoreID) bool {
-	p.mu.Lock()
-	l := p.links[store]
-	p.mu.Unlock()
-	if l == nil {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.session != nil && !l.session.alive()
-}
-
 // probe asks a broker for a sign of life.
 func (c *Cluster) probe(ctx context.Context, p probe) (probeAnswer, error) {
 	var answer probeAnswer
-	body, err := encode(p.index)
+	body, err := peer.Encode(p.index)
 	if err != nil {
 		return answer, err
 	}
 	var b []byte
 	if p.fresh {
-		b, err = c.peers.callOnce(ctx, p.store, c.addresses(p.store), opProbe, body)
+		b, err = c.peers.CallOnce(ctx, c.target(p.store), opProbe, body)
 	} else {
 		b, err = c.Call(ctx, p.store, opProbe, body)
 	}
 	if err != nil {
 		return answer, err
 	}
-	return answer, decode(b, &answer)
-}
-
-// callOnce makes a request on a connection of its own.
-func (p *peers) callOnce(ctx context.Context, to state.StoreID, addresses []string, op string, body []byte) ([]byte, error) {
-	err := fmt.Errorf("%w: no address of store %s is known", ErrUnreachable, to)
-	for _, a := range addresses {
-		conn, _, cerr := p.connect(ctx, kindRequest, a, to)
-		if cerr != nil {
-			err = cerr
-			continue
-		}
-		s := newSession(conn, p.timing)
-		s.run()
-		answer, err := s.call(ctx, op, body)
-		s.fail(errors.New("answered"))
-		s.workers.Wait()
-		return answer, err
-	}
-	return nil, err
+	return answer, peer.Decode(b, &answer)
 }
 
 // serveProbe says how far this broker is, if need be after a moment's wait for the index that the leader names.
 func (c *Cluster) serveProbe(ctx context.Context, _ state.StoreID, body []byte) ([]byte, error) {
 	var index uint64
-	if err := decode(body, &index); err != nil {
+	if err := peer.Decode(body, &index); err != nil {
 		return nil, err
 	}
 	a := c.node.Load()
 	if a == nil {
-		return encode(probeAnswer{Unfinished: c.cfg.OldestWrite()})
+		return peer.Encode(probeAnswer{Unfinished: c.cfg.OldestWrite()})
 	}
 	node := a.node
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
@@ -163,7 +131,7 @@ func (c *Cluster) serveProbe(ctx context.Context, _ state.StoreID, body []byte) 
 		return nil, err
 	}
 	health := node.Healthy()
-	return encode(probeAnswer{
+	return peer.Encode(probeAnswer{
 		Run: a.owner.Incarnation, Applied: node.View().Index(), Unfinished: max(c.cfg.OldestWrite(), health.OldestWrite, health.OldestApply),
 	})
 }

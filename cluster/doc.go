@@ -23,11 +23,9 @@
 //
 // # Goroutines
 //
-// One accepts on the peer port. Each accepted connection has one that says hello and then reads it; each request that is
-// being handled has one; a Raft stream belongs to Raft. Each connection to a peer has one that reads and one that
-// watches it. One keeps the gossip whole, one renews the lease, one makes a new address known, and memberlist has its
-// own. One is the controller; while it leads, one watches the term, each probe under way has one, and so has a change of
-// Raft's configuration. Close waits for all of them.
+// Those of the peer port are in package peer. One keeps the gossip whole, one renews the lease, one makes a new address
+// known, and memberlist has its own. One is the controller; while it leads, one watches the term, each probe under way
+// has one, and so has a change of Raft's configuration. Close waits for all of them.
 //
 // Lock order: Cluster.mu, which is held while the founder's record is written, comes before seeds.mu and gossip.mu. All
 // other locks are leaves. memberlist calls back with its own lock held, so a callback takes gossip.mu and nothing more,

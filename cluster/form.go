@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 )
@@ -167,7 +168,7 @@ func (c *Cluster) driveProposal(ctx context.Context, s founding.Step) error {
 		c.mu.Unlock()
 		return nil // it gave way to another meanwhile
 	}
-	body, err := encode(c.founder.Request())
+	body, err := peer.Encode(c.founder.Request())
 	c.mu.Unlock()
 	if err != nil {
 		return err
@@ -214,7 +215,7 @@ func (c *Cluster) settle(judge func(founding.Facts) founding.Verdict) error {
 
 // askAround asks what became of the proposal that this broker holds to, until it is settled.
 func (c *Cluster) askAround(ctx context.Context, s founding.Step) error {
-	body, err := encode(s.Cluster)
+	body, err := peer.Encode(s.Cluster)
 	if err != nil {
 		return err
 	}
@@ -239,16 +240,16 @@ func (c *Cluster) ask(ctx context.Context, who founding.Broker, op string, body 
 	if len(addresses) == 0 && who.Address != "" {
 		addresses = []string{who.Address}
 	}
-	b, err := c.call(ctx, who.Store, addresses, op, body)
+	b, err := c.peers.Call(ctx, peer.Target{Store: who.Store, Addresses: addresses}, op, body)
 	if err != nil {
 		return err
 	}
-	return decode(b, answer)
+	return peer.Decode(b, answer)
 }
 
 func (c *Cluster) serveHold(_ context.Context, _ state.StoreID, body []byte) ([]byte, error) {
 	var r founding.HoldRequest
-	if err := decode(body, &r); err != nil {
+	if err := peer.Decode(body, &r); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -261,17 +262,17 @@ func (c *Cluster) serveHold(_ context.Context, _ state.StoreID, body []byte) ([]
 	if a.Held {
 		c.cfg.At("held")
 	}
-	return encode(a)
+	return peer.Encode(a)
 }
 
 func (c *Cluster) serveAsk(_ context.Context, _ state.StoreID, body []byte) ([]byte, error) {
 	var id [16]byte
-	if err := decode(body, &id); err != nil {
+	if err := peer.Decode(body, &id); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return encode(c.founder.Asked(id))
+	return peer.Encode(c.founder.Asked(id))
 }
 
 // joinRequest asks a cluster to take a broker in.
@@ -283,7 +284,8 @@ type joinRequest struct {
 }
 
 type joinAnswer struct {
-	Cluster [16]byte `msgpack:"c"`
+	Cluster [16]byte `msgpack:"c"`           // which it belongs to now
+	Removed bool     `msgpack:"x,omitempty"` // refused, because the store was removed from the cluster
 }
 
 // errNotReady: try another member, or later.
@@ -295,21 +297,23 @@ func (c *Cluster) join(ctx context.Context, s founding.Step) error {
 	if err := c.decide("joining", func(f *founding.Founder) error { return f.Joining(s.Cluster) }); err != nil {
 		return err
 	}
-	body, err := encode(joinRequest{Store: c.cfg.Identity.Store, Name: c.cfg.Identity.Name, Address: c.cfg.Identity.Addresses.Peer})
+	body, err := peer.Encode(joinRequest{Store: c.cfg.Identity.Store, Name: c.cfg.Identity.Name, Address: c.cfg.Identity.Addresses.Peer})
 	if err != nil {
 		return err
 	}
 	for _, m := range s.Members {
 		var a joinAnswer
-		b, err := c.callFor(ctx, joinTimeout, m.Broker, body)
+		asking, cancel := context.WithTimeout(ctx, joinTimeout)
+		b, err := c.peers.Call(asking, peer.Target{Store: m.Store, Addresses: []string{m.Address}}, opJoin, body)
+		cancel()
 		if err == nil {
-			err = decode(b, &a)
+			err = peer.Decode(b, &a)
 		}
 		if err == nil && a.Cluster == s.Cluster {
 			c.cfg.At("added")
 			return c.decide("joined", func(f *founding.Founder) error { return f.Joined(a.Cluster) })
 		}
-		if e, ok := errors.AsType[*RemoteError](err); ok && e.Code == refusedRemoved {
+		if err == nil && a.Removed {
 			return c.removedError()
 		}
 		c.mu.Lock()
@@ -319,16 +323,10 @@ func (c *Cluster) join(ctx context.Context, s founding.Step) error {
 	return nil
 }
 
-func (c *Cluster) callFor(ctx context.Context, timeout time.Duration, who founding.Broker, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return c.call(ctx, who.Store, []string{who.Address}, opJoin, body)
-}
-
 // serveJoin takes a broker in as the leader, or passes its request on to the leader.
 func (c *Cluster) serveJoin(ctx context.Context, _ state.StoreID, body []byte) ([]byte, error) {
 	var r joinRequest
-	if err := decode(body, &r); err != nil {
+	if err := peer.Decode(body, &r); err != nil {
 		return nil, err
 	}
 	if err := reachable("peer", r.Address); err != nil {
@@ -344,20 +342,20 @@ func (c *Cluster) serveJoin(ctx context.Context, _ state.StoreID, body []byte) (
 			return nil, errNotReady
 		}
 		r.Passed = true
-		body, err := encode(r)
+		body, err := peer.Encode(r)
 		if err != nil {
 			return nil, err
 		}
 		return c.Call(ctx, leader.Store, opJoin, body)
 	}
 	if s := a.node.View().Store(r.Store); s != nil && s.Status == state.StoreRemoved {
-		return nil, &RemoteError{Code: refusedRemoved, Text: removedText(r.Store)}
+		return peer.Encode(joinAnswer{Removed: true})
 	}
 	if err := c.admitServer(ctx, a.node, r); err != nil {
 		return nil, err
 	}
 	c.cfg.Log.Info("broker added", "broker", r.Name, "store", r.Store, "peer", r.Address)
-	return encode(joinAnswer{c.ClusterID()})
+	return peer.Encode(joinAnswer{Cluster: c.ClusterID()})
 }
 
 // admitServer adds a broker to Raft. A store whose metadata were taken away must not keep the vote it had: what it
@@ -382,11 +380,9 @@ func (c *Cluster) replaceServer(ctx context.Context, node *meta.Node, holder sta
 	if m, ok := c.gossip.member(holder); ok && !m.dead && m.card.Addresses.Peer != r.Address {
 		return nil
 	}
-	conn, _, err := c.peers.connect(ctx, kindRequest, r.Address, r.Store)
-	if err != nil {
+	if err := c.peers.Greet(ctx, r.Address, r.Store); err != nil {
 		return fmt.Errorf("store %s is known at %s, and whoever answers there is not store %s: %w", holder, r.Address, r.Store, err)
 	}
-	conn.Close()
 	if err := node.RemoveServer(ctx, holder); err != nil {
 		return fmt.Errorf("remove store %s, whose address store %s has taken: %w", holder, r.Store, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/memberlist"
 )
@@ -218,7 +219,7 @@ func (g *gossip) tell(l Load) {
 	n := g.own
 	g.table.note(n)
 	g.mu.Unlock()
-	if b, err := encode(n); err == nil && len(b) <= maxNote && g.list != nil {
+	if b, err := peer.Encode(n); err == nil && len(b) <= maxNote && g.list != nil {
 		g.queue.QueueBroadcast(broadcast{n.Store, b})
 	}
 }
@@ -333,7 +334,7 @@ func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
 func (d delegate) LocalState(bool) []byte {
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
-	b, err := encode(d.g.own)
+	b, err := peer.Encode(d.g.own)
 	if err != nil {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"github.com/danubemq/danube/cluster/founding"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -205,8 +206,11 @@ func TestOpenRefuses(t *testing.T) {
 			if err := saveRecord(b.cfg.Dir, founding.Record{Cluster: [16]byte{2}}); err != nil {
 				t.Fatal(err)
 			}
-			p := openPort(t, named(1, 0))
-			b.cfg.PeerListener, b.cfg.Gossip.Bind = p.listener, "127.0.0.1:0"
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.cfg.PeerListener, b.cfg.Gossip.Bind = l, "127.0.0.1:0"
 			test.change(&b.cfg)
 			c, err := Open(t.Context(), b.cfg)
 			if err == nil {

@@ -182,13 +182,9 @@ func (c *Cluster) reachMissing() {
 // the one that registered first.
 func (c *Cluster) meetRivals(ctx context.Context) {
 	for _, address := range c.gossip.rivals() {
-		conn, _, err := c.peers.connect(ctx, kindRequest, address, c.cfg.Identity.Store)
-		if err == nil {
-			conn.Close()
-			continue // this very process
-		}
+		err := c.peers.Greet(ctx, address, c.cfg.Identity.Store)
 		if !errors.Is(err, ErrDuplicate) {
-			continue
+			continue // nil: this very process
 		}
 		c.cfg.Log.Error("a second copy of this data directory runs", "at", address, "error", err)
 		if c.node.Load() != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/memberlist"
 )
@@ -57,7 +58,7 @@ type card struct {
 }
 
 func encodeCard(c card) ([]byte, error) {
-	b, err := encode(c)
+	b, err := peer.Encode(c)
 	if err == nil && len(b) > memberlist.MetaMaxSize {
 		err = fmt.Errorf("the names and addresses of this broker take %d bytes in gossip; at most %d fit", len(b), memberlist.MetaMaxSize)
 	}
@@ -69,7 +70,7 @@ func decodeCard(b []byte) (card, error) {
 	if len(b) > memberlist.MetaMaxSize {
 		return c, fmt.Errorf("decode broker card: %d bytes", len(b))
 	}
-	return c, decode(b, &c)
+	return c, peer.Decode(b, &c)
 }
 
 // note is a message between the gossips: a broker's load.
@@ -87,7 +88,7 @@ func decodeNote(b []byte) (note, error) {
 	if len(b) > maxNote {
 		return n, fmt.Errorf("decode note: %d bytes", len(b))
 	}
-	return n, decode(b, &n)
+	return n, peer.Decode(b, &n)
 }
 
 // seen is what the table holds of a broker.

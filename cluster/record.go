@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/danubemq/danube/cluster/founding"
+	"github.com/danubemq/danube/cluster/peer"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -37,7 +38,7 @@ func loadRecord(dir string) (founding.Record, error) {
 }
 
 func encodeRecord(r founding.Record) ([]byte, error) {
-	body, err := encode(r)
+	body, err := peer.Encode(r)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func decodeRecord(b []byte) (founding.Record, error) {
 	if crc32.Checksum(whole, crc32.MakeTable(crc32.Castagnoli)) != sum {
 		return r, errors.New("the cluster record is damaged: its checksum does not match")
 	}
-	return r, decode(rest[:len(rest)-4], &r)
+	return r, peer.Decode(rest[:len(rest)-4], &r)
 }
 
 // saveRecord has the record and its name on disk when it returns.

@@ -6,6 +6,7 @@ import (
 	"github.com/danubemq/danube/cluster/founding"
 	"time"
 
+	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 )
@@ -81,7 +82,7 @@ func (c *Cluster) renew(ctx context.Context, node *meta.Node, owner state.Owner)
 		return
 	}
 	sent := c.cfg.Boottime()
-	body, err := encode(renewal{Owner: owner, Applied: node.View().Index(), Unfinished: unfinished, Time: c.cfg.Now().UnixMilli()})
+	body, err := peer.Encode(renewal{Owner: owner, Applied: node.View().Index(), Unfinished: unfinished, Time: c.cfg.Now().UnixMilli()})
 	if err != nil {
 		c.lease.failed(err.Error())
 		return
@@ -91,7 +92,7 @@ func (c *Cluster) renew(ctx context.Context, node *meta.Node, owner state.Owner)
 	b, err := c.Call(ctx, leader.Store, opLease, body)
 	var g grant
 	if err == nil {
-		err = decode(b, &g)
+		err = peer.Decode(b, &g)
 	}
 	if err != nil {
 		c.lease.failed(err.Error())
@@ -106,7 +107,7 @@ func (c *Cluster) renew(ctx context.Context, node *meta.Node, owner state.Owner)
 // serveLease grants leases while this node leads.
 func (c *Cluster) serveLease(_ context.Context, from state.StoreID, body []byte) ([]byte, error) {
 	var r renewal
-	if err := decode(body, &r); err != nil {
+	if err := peer.Decode(body, &r); err != nil {
 		return nil, err
 	}
 	if r.Owner.Store != from {
@@ -122,7 +123,7 @@ func (c *Cluster) serveLease(_ context.Context, from state.StoreID, body []byte)
 	}
 	now := c.cfg.Boottime()
 	c.leases.lead(term, now)
-	return encode(c.leases.renew(r, a.node.View().Store(from), now, c.cfg.Now()))
+	return peer.Encode(c.leases.renew(r, a.node.View().Store(from), now, c.cfg.Now()))
 }
 
 // historyInterval is how often a broker looks whether its metadata are in another history.

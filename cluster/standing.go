@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/cluster/founding"
+	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 )
@@ -77,31 +78,31 @@ func (c *Cluster) keepHistory(node *meta.Node) {
 
 // judge says whether a caller of this cluster is out of it, by this broker's metadata. Who is in Raft's configuration
 // belongs to it however far it is behind.
-func (c *Cluster) judge(kind byte, calling hello) (code, text string) {
+func (c *Cluster) judge(raft bool, calling peer.Hello) peer.Refusal {
 	if calling.Cluster != c.ClusterID() || calling.Cluster == [16]byte{} || calling.Store == c.cfg.Identity.Store {
-		return "", ""
+		return peer.Refusal{}
 	}
 	node := c.opened.Load()
-	if node == nil && kind == kindRaft {
+	if node == nil && raft {
 		node = c.awaitOpened()
 		if node == nil {
-			return refusedOther, fmt.Sprintf("broker %s has not opened its metadata yet", c.cfg.Identity.Name)
+			return peer.Refusal{Text: fmt.Sprintf("broker %s has not opened its metadata yet", c.cfg.Identity.Name)}
 		}
 	}
 	if node == nil || slices.ContainsFunc(node.Servers(), func(s meta.Server) bool { return s.Store == calling.Store }) {
-		return "", ""
+		return peer.Refusal{}
 	}
 	_, newest := c.history()
 	switch s := node.View().Store(calling.Store); {
 	case calling.Opened && calling.History < newest:
-		return refusedOutdated, fmt.Sprintf(
+		return peer.Refusal{Err: ErrOutdated, Text: fmt.Sprintf(
 			"cluster %x was recovered, rebuilt or restored without store %s: it is in history %d by broker %s, the metadata of broker %s are of history %d. "+
 				"Its messages are kept. To take it in again move the folder meta out of its data directory and start it (docs/runbook.md)",
-			calling.Cluster, calling.Store, newest, c.cfg.Identity.Name, calling.Name, calling.History)
-	case kind == kindRaft && s != nil && s.Status == state.StoreRemoved:
-		return refusedRemoved, removedText(calling.Store)
+			calling.Cluster, calling.Store, newest, c.cfg.Identity.Name, calling.Name, calling.History)}
+	case raft && s != nil && s.Status == state.StoreRemoved:
+		return peer.Refusal{Err: ErrRemoved, Text: removedText(calling.Store)}
 	}
-	return "", ""
+	return peer.Refusal{}
 }
 
 func (c *Cluster) awaitOpened() *meta.Node {
@@ -146,9 +147,8 @@ func (c *Cluster) meetAhead(ctx context.Context) {
 		return
 	}
 	for _, address := range c.gossip.ahead(c.ClusterID(), newest) {
-		conn, _, err := c.peers.connect(ctx, kindRequest, address, state.StoreID{})
-		if err == nil {
-			conn.Close() // it is only behind
+		if err := c.peers.Greet(ctx, address, state.StoreID{}); err != nil {
+			c.cfg.Log.Debug("broker ahead does not let this one in", "at", address, "error", err)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (c *Cluster) askStanding(ctx context.Context) {
 		b, err := c.Call(asking, m.Store, opStanding, nil)
 		cancel()
 		var a standing
-		if err != nil || decode(b, &a) != nil {
+		if err != nil || peer.Decode(b, &a) != nil {
 			continue
 		}
 		if a.Removed {
@@ -183,5 +183,5 @@ func (c *Cluster) serveStanding(_ context.Context, from state.StoreID, _ []byte)
 		return nil, errNotReady
 	}
 	s := a.node.View().Store(from)
-	return encode(standing{Removed: s != nil && s.Status == state.StoreRemoved})
+	return peer.Encode(standing{Removed: s != nil && s.Status == state.StoreRemoved})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 )
@@ -225,12 +226,12 @@ func TestProbeIsAnsweredFromTheStart(t *testing.T) {
 	asked.open()
 	ask := func() (probeAnswer, error) {
 		var a probeAnswer
-		body, err := encode(uint64(0))
+		body, err := peer.Encode(uint64(0))
 		if err == nil {
-			body, err = asking.call(t.Context(), asked.cfg.Identity.Store, []string{asked.peer}, opProbe, body)
+			body, err = asking.peers.Call(t.Context(), peer.Target{Store: asked.cfg.Identity.Store, Addresses: []string{asked.peer}}, opProbe, body)
 		}
 		if err == nil {
-			err = decode(body, &a)
+			err = peer.Decode(body, &a)
 		}
 		return a, err
 	}

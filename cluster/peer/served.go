@@ -1,4 +1,4 @@
-package cluster
+package peer
 
 import (
 	"context"
@@ -17,18 +17,19 @@ const (
 
 // served is one accepted connection with requests.
 type served struct {
-	peers *peers
-	conn  net.Conn
-	from  hello
-	w     *writer
+	port *Port
+	conn net.Conn
+	from Hello
+	name string // this broker's: Self is not asked with mu held
+	w    *writer
 
 	mu      sync.Mutex
 	running map[uint64]context.CancelFunc
 	bytes   int
 }
 
-func newServed(p *peers, conn net.Conn, from hello) *served {
-	return &served{peers: p, conn: conn, from: from, w: newWriter(conn, p.timing.write), running: map[uint64]context.CancelFunc{}}
+func newServed(p *Port, conn net.Conn, from Hello) *served {
+	return &served{port: p, name: p.cfg.Self().Name, conn: conn, from: from, w: newWriter(conn, p.timing.write), running: map[uint64]context.CancelFunc{}}
 }
 
 // serve reads requests and starts to handle each. It returns when the connection is over and nothing of it is being
@@ -40,12 +41,12 @@ func (s *served) serve(ctx context.Context) {
 	cancel()
 	s.conn.Close()
 	handling.Wait()
-	s.peers.log.Debug("peer connection ended", "broker", s.from.Name, "error", err)
+	s.port.cfg.Log.Debug("peer connection ended", "broker", s.from.Name, "error", err)
 }
 
 // Read implements io.Reader. The caller pings: one that is silent for long is gone.
 func (s *served) Read(b []byte) (int, error) {
-	if err := s.conn.SetReadDeadline(time.Now().Add(3 * s.peers.timing.silent)); err != nil {
+	if err := s.conn.SetReadDeadline(time.Now().Add(3 * s.port.timing.silent)); err != nil {
 		return 0, err
 	}
 	return s.conn.Read(b)
@@ -95,7 +96,7 @@ func (s *served) request(ctx context.Context, in frames, h head, op string, hand
 	}
 	handling.Go(func() {
 		defer s.end(h, cancel)
-		answer, err := s.peers.do(ctx, s.from.Store, op, body)
+		answer, err := s.port.do(ctx, s.from.Store, op, body)
 		if ctx.Err() != nil {
 			return // nobody waits
 		}
@@ -115,7 +116,7 @@ func (s *served) begin(h head, cancel context.CancelFunc) error {
 		return errBadFrame
 	}
 	if len(s.running) >= maxServed || s.bytes+h.body > maxServedBytes {
-		return &RemoteError{Code: codeBusy, Text: fmt.Sprintf("broker %s handles %d requests of this broker already", s.peers.self().Name, len(s.running))}
+		return &RemoteError{Code: codeBusy, Text: fmt.Sprintf("broker %s handles %d requests of this broker already", s.name, len(s.running))}
 	}
 	s.running[h.id] = cancel
 	s.bytes += h.body
@@ -139,7 +140,7 @@ func (s *served) cancel(id uint64) {
 }
 
 func (s *served) refuse(ctx context.Context, id uint64, err error) {
-	body, err := encode(remoteError(err))
+	body, err := Encode(asRemote(err))
 	if err != nil {
 		s.conn.Close()
 		return

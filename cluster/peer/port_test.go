@@ -1,4 +1,4 @@
-package cluster
+package peer
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -19,46 +18,42 @@ import (
 
 // port is a peer port alone, without gossip.
 type port struct {
-	*peers
-	hello   hello
+	*Port
+	hello   Hello
 	address string
 }
 
-func openPort(t testing.TB, h hello) *port {
+func openPort(t testing.TB, h Hello) *port {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &port{hello: h, address: l.Addr().String()}
-	p.peers = newPeers(l, (&net.Dialer{}).DialContext, func() hello { return p.hello }, slog.New(slog.DiscardHandler))
+	p.Port = Open(Config{Listener: l, Dial: (&net.Dialer{}).DialContext, Store: h.Store, Self: func() Hello { return p.hello }})
 	t.Cleanup(func() {
-		if err := p.close(); err != nil {
+		if err := p.Close(); err != nil {
 			t.Errorf("close peer port: %v", err)
 		}
 	})
 	return p
 }
 
-func named(n byte, cluster byte) hello {
-	h := hello{Store: store(n), Run: uint64(n), Name: fmt.Sprintf("n%d", n), Of: "danube"}
+func named(n byte, cluster byte) Hello {
+	h := Hello{Store: store(n), Run: uint64(n), Name: fmt.Sprintf("n%d", n), Of: "danube"}
 	h.Cluster[0] = cluster
 	return h
 }
 
 func (p *port) ask(ctx context.Context, to *port, op string, body []byte) ([]byte, error) {
-	l, err := p.link(to.hello.Store)
-	if err != nil {
-		return nil, err
-	}
-	return l.call(ctx, []string{to.address}, op, body)
+	return p.Call(ctx, Target{to.hello.Store, []string{to.address}}, op, body)
 }
 
 func two(t testing.TB) (a, b *port) {
 	t.Helper()
 	a, b = openPort(t, named(1, 7)), openPort(t, named(2, 7))
-	a.listen()
-	b.handle("echo", func(_ context.Context, from state.StoreID, body []byte) ([]byte, error) {
+	a.Listen()
+	b.Handle("echo", func(_ context.Context, from state.StoreID, body []byte) ([]byte, error) {
 		return append([]byte(from.String()[:2]), body...), nil
 	})
 	return a, b
@@ -67,8 +62,8 @@ func two(t testing.TB) (a, b *port) {
 func TestCallsShareOneConnection(t *testing.T) {
 	a, b := two(t)
 	var accepted atomic.Int32
-	b.listener = counting{b.listener, &accepted}
-	b.listen()
+	b.cfg.Listener = counting{b.cfg.Listener, &accepted}
+	b.Listen()
 	large := bytes.Repeat([]byte("x"), maxBody-2)
 	var wg sync.WaitGroup
 	for i := range 200 {
@@ -109,18 +104,18 @@ func (codedError) Code() string  { return "NO" }
 
 func TestCallErrors(t *testing.T) {
 	a, b := two(t)
-	b.handle("refuse", func(context.Context, state.StoreID, []byte) ([]byte, error) {
+	b.Handle("refuse", func(context.Context, state.StoreID, []byte) ([]byte, error) {
 		return nil, fmt.Errorf("wrapped: %w", codedError{})
 	})
-	b.handle("huge", func(context.Context, state.StoreID, []byte) ([]byte, error) { return make([]byte, maxBody+1), nil })
+	b.Handle("huge", func(context.Context, state.StoreID, []byte) ([]byte, error) { return make([]byte, maxBody+1), nil })
 	hanging, ended := make(chan struct{}), make(chan struct{})
-	b.handle("hang", func(ctx context.Context, _ state.StoreID, _ []byte) ([]byte, error) {
+	b.Handle("hang", func(ctx context.Context, _ state.StoreID, _ []byte) ([]byte, error) {
 		close(hanging)
 		<-ctx.Done()
 		close(ended)
 		return nil, ctx.Err()
 	})
-	b.listen()
+	b.Listen()
 	for op, want := range map[string]RemoteError{
 		"refuse": {"NO", "wrapped: the handler says no"},
 		"huge":   {codeTooLarge, "the answer to huge has 8388609 bytes; at most 8388608 are allowed"},
@@ -145,12 +140,12 @@ func TestCallErrors(t *testing.T) {
 
 	// The connection ends with a request in flight: unknown. The next finds nobody: certainly not carried out.
 	hanging = make(chan struct{})
-	b.handle("hang", func(ctx context.Context, _ state.StoreID, _ []byte) ([]byte, error) {
+	b.Handle("hang", func(ctx context.Context, _ state.StoreID, _ []byte) ([]byte, error) {
 		close(hanging)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	go func() { <-hanging; b.close() }() // returns when the port is closed
+	go func() { <-hanging; b.Close() }() // returns when the port is closed
 	if _, err := a.ask(t.Context(), b, "hang", nil); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("call to a broker that ends: %v", err)
 	}
@@ -166,7 +161,7 @@ func TestHelloRefusals(t *testing.T) {
 	copied := named(2, 7)
 	copied.Run = 99
 	tests := map[string]struct {
-		calling   hello
+		calling   Hello
 		r, p      string // part of the refusal of a Raft stream and of a request; empty: welcome
 		sentinel  error
 		forWhomIt state.StoreID
@@ -181,7 +176,7 @@ func TestHelloRefusals(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := openPort(t, named(2, 7))
-			b.listen()
+			b.Listen()
 			a := openPort(t, test.calling)
 			go func() { // returns when the port is closed
 				for {
@@ -219,7 +214,7 @@ func TestHelloRefusals(t *testing.T) {
 func TestStrangersAreDropped(t *testing.T) {
 	b := openPort(t, named(2, 7))
 	b.timing.hello = 50 * time.Millisecond
-	b.listen()
+	b.Listen()
 	for _, first := range []string{"", "R", "PDNB", "GET / HTTP/1.1\r\n\r\n", "PDNBP\x02\x00\x00", "PDNBP\x01\xff\xff", "PDNBP\x01\x01\x00\xc1"} {
 		conn, err := net.Dial("tcp", b.address)
 		if err != nil {
@@ -281,8 +276,8 @@ func TestSilentPeerIsNoticed(t *testing.T) {
 	}
 }
 
-// TestTooManyRequestsAreBusy: what one connection may have in the works is bounded, and this package's own operations
-// do not wait for a turn.
+// TestTooManyRequestsAreBusy: what one connection may have in the works is bounded, and urgent
+// operations do not wait for a turn.
 func TestTooManyRequestsAreBusy(t *testing.T) {
 	a, b := two(t)
 	release := make(chan struct{})
@@ -292,22 +287,40 @@ func TestTooManyRequestsAreBusy(t *testing.T) {
 		<-release
 		return nil, nil
 	}
-	b.handle("wait", wait)
-	b.handle(ownPrefix+"wait", wait)
-	b.listen()
+	b.Handle("wait", wait)
+	b.Handle(Urgent+"wait", wait)
+	b.Listen()
 	var wg sync.WaitGroup
 	for range maxOutstanding + 10 {
 		wg.Go(func() { a.ask(t.Context(), b, "wait", nil) })
 	}
 	eventually(t, "all turns taken", func() bool { return running.Load() == maxOutstanding })
 	for range maxServed - maxOutstanding {
-		wg.Go(func() { a.ask(t.Context(), b, ownPrefix+"wait", nil) })
+		wg.Go(func() { a.ask(t.Context(), b, Urgent+"wait", nil) })
 	}
 	eventually(t, "all places taken", func() bool { return running.Load() == maxServed })
-	_, err := a.ask(t.Context(), b, ownPrefix+"wait", nil)
+	_, err := a.ask(t.Context(), b, Urgent+"wait", nil)
 	if e, ok := errors.AsType[*RemoteError](err); !ok || e.Code != codeBusy {
 		t.Errorf("one too many: %v", err)
 	}
 	close(release)
 	wg.Wait()
+}
+
+func store(n byte) state.StoreID { return state.StoreID{0: n, 15: 1} }
+
+// eventually waits until f is true.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	late := time.NewTimer(20 * time.Second)
+	defer late.Stop()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			t.Fatalf("never: %s", what)
+		}
+	}
 }

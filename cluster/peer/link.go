@@ -1,4 +1,4 @@
-package cluster
+package peer
 
 import (
 	"context"
@@ -14,15 +14,15 @@ import (
 )
 
 // maxOutstanding is how many requests to one broker wait for their answers at a time; further ones wait for their turn.
-// The operations of this package itself do not: a lease is not to wait behind copies of history.
+// Urgent ones do not.
 const maxOutstanding = 64
 
-// ownPrefix begins the names of this package's own operations.
-const ownPrefix = "cluster."
+// Urgent begins the names of operations that do not wait for a turn: a lease is not to wait behind copies of history.
+const Urgent = "cluster."
 
 // link is the way to one broker: one connection, made when there is something to send and again after it broke.
 type link struct {
-	peers *peers
+	port  *Port
 	to    state.StoreID
 	slots chan struct{}
 	turn  chan struct{} // held by whoever connects
@@ -32,18 +32,31 @@ type link struct {
 	closed  bool
 }
 
-func (p *peers) link(to state.StoreID) (*link, error) {
+func (p *Port) link(to state.StoreID) (*link, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, fmt.Errorf("%w: the cluster is closed", ErrUnreachable)
+		return nil, fmt.Errorf("%w: the peer port is closed", ErrUnreachable)
 	}
 	l := p.links[to]
 	if l == nil {
-		l = &link{peers: p, to: to, slots: make(chan struct{}, maxOutstanding), turn: make(chan struct{}, 1)}
+		l = &link{port: p, to: to, slots: make(chan struct{}, maxOutstanding), turn: make(chan struct{}, 1)}
 		p.links[to] = l
 	}
 	return l, nil
+}
+
+// Broken says whether the connection to a broker has ended since it was last used.
+func (p *Port) Broken(store state.StoreID) bool {
+	p.mu.Lock()
+	l := p.links[store]
+	p.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session != nil && !l.session.alive()
 }
 
 // call sends a request over the link's connection; addresses are tried in turn if there is none.
@@ -51,7 +64,7 @@ func (l *link) call(ctx context.Context, addresses []string, op string, body []b
 	if len(op) == 0 || len(op) > maxOp || len(body) > maxBody {
 		return nil, fmt.Errorf("call %q with %d bytes: a name has 1 to %d bytes, a body at most %d", op, len(body), maxOp, maxBody)
 	}
-	if !strings.HasPrefix(op, ownPrefix) {
+	if !strings.HasPrefix(op, Urgent) {
 		select {
 		case l.slots <- struct{}{}:
 			defer func() { <-l.slots }()
@@ -89,15 +102,15 @@ func (l *link) open(ctx context.Context, addresses []string) (_ *session, fresh 
 	}
 	err = fmt.Errorf("%w: no address of store %s is known", ErrUnreachable, l.to)
 	for _, a := range addresses {
-		conn, _, cerr := l.peers.connect(ctx, kindRequest, a, l.to)
+		conn, _, cerr := l.port.connect(ctx, kindRequest, a, l.to)
 		if cerr != nil {
 			err = cerr
 			continue
 		}
-		s := newSession(conn, l.peers.timing)
+		s := newSession(conn, l.port.timing)
 		if !l.adopt(s) {
 			conn.Close()
-			return nil, false, fmt.Errorf("%w: the cluster is closed", ErrUnreachable)
+			return nil, false, fmt.Errorf("%w: the peer port is closed", ErrUnreachable)
 		}
 		return s, true, nil
 	}
@@ -292,7 +305,7 @@ func (s *session) answer(in frames) error {
 		return nil
 	}
 	e := &RemoteError{}
-	if err := decode(body, e); err != nil {
+	if err := Decode(body, e); err != nil {
 		ch <- answer{err: fmt.Errorf("%w: %w", ErrUnanswered, err)}
 		return err
 	}
