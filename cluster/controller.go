@@ -3,12 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
-	"github.com/danubemq/danube/cluster/plan"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/cluster/plan"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +50,7 @@ type office struct {
 	unwell     func() string // why this node must not judge others, as far as it knows itself; empty: it may
 	servers    func() []meta.Server
 	change     func(ctx context.Context, a plan.Action) error // of Raft's configuration
+	count      func(term uint64)                              // leases, from now on if not before, as the leader of this term
 	lease      func(store state.StoreID) (g granted, until time.Time)
 	condemn    func(o state.Owner, term uint64) bool // no lease while the loss is being decided; false: it has one
 	pardon     func(o state.Owner)
@@ -141,6 +142,7 @@ func (c *Controller) lead(ctx context.Context, term uint64) {
 	}
 	c.metrics.leading.Set(1)
 	c.log.Info("this broker leads the cluster", "term", term)
+	r.office.count(term)
 	r.begin(c.office.now())
 	for {
 		changed := c.office.changed()

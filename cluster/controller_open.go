@@ -53,6 +53,7 @@ func (c *Cluster) office(node *meta.Node) office {
 		unwell:     func() string { return unwell(node.Healthy()) },
 		servers:    node.Servers,
 		change:     func(ctx context.Context, a plan.Action) error { return changeServers(ctx, node, a) },
+		count:      func(term uint64) { c.leases.lead(term, c.cfg.Boottime()) },
 		lease: func(store state.StoreID) (granted, time.Time) {
 			g, _ := c.leases.of(store)
 			return g, onClock(g.Until)

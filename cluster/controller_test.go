@@ -100,9 +100,6 @@ func (b *bureau) lead(term uint64) {
 	b.term, b.leads = term, term != 0
 	close(b.moved)
 	b.moved = make(chan struct{})
-	if term != 0 {
-		b.leases.lead(term, b.clock())
-	}
 }
 
 func (b *bureau) clock() time.Duration { return time.Since(b.start) + b.skipped }
@@ -157,6 +154,7 @@ func (b *bureau) office() office {
 		unwell:  func() string { return "" },
 		servers: func() (s []meta.Server) { locked(func() { s = slices.Clone(b.servers) }); return },
 		change:  b.change,
+		count:   func(term uint64) { locked(func() { b.leases.lead(term, b.clock()) }) },
 		lease: func(store state.StoreID) (granted, time.Time) {
 			g, _ := b.leases.of(store)
 			return g, onClock(g.Until)

@@ -115,7 +115,8 @@ func newLeases(length time.Duration) *leases {
 	return &leases{length: length, granted: map[state.StoreID]granted{}}
 }
 
-// lead says that this node leads in term. A term that is new to it begins an empty table.
+// lead says that this node leads in term. A term that is new to it begins an empty table. Whoever comes first says so,
+// the controller or a broker that renews: a table that began later than the controller would hold takeovers up.
 func (l *leases) lead(term uint64, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
