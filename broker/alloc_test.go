@@ -73,14 +73,32 @@ func (c *rawConn) open(topic string) protocol.OpenProducerOK {
 // A produce frame of one message allocates nothing at the broker, from the
 // read of the socket to the written acknowledgement.
 func TestProduceFrameOfOneMessageAllocatesNothing(t *testing.T) {
+	n := start(t, t.TempDir(), nil)
+	publish(t, dial(t, n), "quiet", 0, 1)
+	measureFrames(t, n, "quiet", func() {})
+}
+
+// Nor does one of a non-reliable topic, to the written delivery.
+func TestLiveFrameOfOneMessageAllocatesNothing(t *testing.T) {
+	n := start(t, t.TempDir(), nil)
+	if _, err := dial(t, n).Admin().TopicCreate(t.Context(), protocol.TopicCreate{Topic: "live", Config: protocol.TopicConfig{NonReliable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	c := rawDial(t, n.ClientAddr())
+	c.write(protocol.AppendFrame(nil, protocol.TypeSubscribe, 3, &protocol.Subscribe{Topic: "live", Subscription: "s", Type: protocol.Exclusive}, nil))
+	c.expect(protocol.TypeSubscribeOK)
+	measureFrames(t, n, "live", func() { c.expect(protocol.TypeDeliver) })
+}
+
+// measureFrames produces frames of one message, each behind the answer to the one before and then.
+func measureFrames(t *testing.T, n *node, topic string, then func()) {
+	t.Helper()
 	if raceEnabled {
 		t.Log("the race detector allocates: nothing to measure; a plain build measures it in make figures")
 		return
 	}
-	n := start(t, t.TempDir(), nil)
-	publish(t, dial(t, n), "quiet", 0, 1)
 	c := rawDial(t, n.ClientAddr())
-	ok := c.open("quiet")
+	ok := c.open(topic)
 	const frames = 12_000 // the commands that extend the ceiling are few among them
 	var w batch.Builder
 	sent := make([][]byte, frames)
@@ -99,6 +117,7 @@ func TestProduceFrameOfOneMessageAllocatesNothing(t *testing.T) {
 		}
 		c.write(f)
 		c.expect(protocol.TypeProduceOK)
+		then()
 	}
 	runtime.ReadMemStats(&after)
 	per := float64(after.Mallocs-before.Mallocs) / (frames / 2)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage"
 )
 
 // fanout is a partition of a non-reliable topic: what is published goes to the
@@ -18,6 +19,9 @@ type fanout struct {
 	at   uint64     // offset of the next message, from zero at each start of the broker
 	subs []*liveSub
 	over *protocol.Error // not served any more, because
+
+	scratch storage.Scratch  // what is on its way to consumers; nothing while there are none
+	head    protocol.Deliver // of the batch at hand; a local would move to the heap
 }
 
 // liveSub is a subscription of a non-reliable topic: consumers in turn.
@@ -58,7 +62,7 @@ func (f *fanout) attached() (n int) {
 }
 
 // publish hands a batch to one consumer of each subscription. The batch is
-// copied once for all of them.
+// copied once for all of them, into memory that goes back when all have it.
 func (f *fanout) publish(b batch.Batch) (base uint64, at int64, over *protocol.Error) {
 	at = f.b.cfg.Now().UnixMilli()
 	f.mu.Lock()
@@ -71,16 +75,19 @@ func (f *fanout) publish(b batch.Batch) (base uint64, at int64, over *protocol.E
 	if len(f.subs) == 0 {
 		return base, at, nil
 	}
-	own := make(batch.Batch, len(b))
-	copy(own, b)
+	view := f.scratch.Hold(b)
+	defer view.Release()
+	own := batch.Batch(view.Data)
 	own.Stamp(batch.Stamp{Base: base, AppendTime: at, Synced: base})
-	h := protocol.Deliver{First: base, Count: uint32(b.Count()), Attempt: 1}
+	f.head = protocol.Deliver{First: base, Count: uint32(b.Count()), Attempt: 1}
 	for _, s := range f.subs {
 		f.b.metrics.delivered(b.Count(), false)
 		s.turn++
 		o := s.all[s.turn%len(s.all)]
-		h.Handle = o.handle
-		if o.c.out.full(nil) || !o.c.out.deliver(&h, own, noView) {
+		f.head.Handle = o.handle
+		view.Retain()
+		if o.c.out.full(nil) || !o.c.out.deliver(&f.head, own, view) {
+			view.Release()
 			o.lost += uint64(b.Count())
 			f.b.metrics.liveDropped.Add(float64(b.Count()))
 			continue
@@ -147,6 +154,7 @@ func (f *fanout) close(why *protocol.Error) {
 		}
 	}
 	f.subs = nil
+	f.scratch.Release()
 }
 
 func (f *fanout) join(o *liveConsumer, q *protocol.Subscribe) error {
@@ -196,6 +204,9 @@ func (o *liveConsumer) leave() {
 			s.all = append(s.all[:j:j], s.all[j+1:]...)
 			if len(s.all) == 0 {
 				f.subs = append(f.subs[:i:i], f.subs[i+1:]...)
+			}
+			if len(f.subs) == 0 {
+				f.scratch.Release()
 			}
 			return
 		}

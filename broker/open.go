@@ -218,7 +218,7 @@ func (b *Broker) beginEpoch(view *state.View, r recovered) error {
 	part.cursorEpoch.Store(p.Epoch)
 	part.settling = r.settling
 	if log == nil {
-		part.live = &fanout{b: b, at: openStart(p)}
+		part.live = &fanout{b: b, at: openStart(p), scratch: b.store.Scratch()}
 	} else {
 		if err := log.Begin(p.Epoch, openStart(p), p.Ceiling); err != nil {
 			return fmt.Errorf("begin epoch %d of %s: %w", p.Epoch, part.name(), err)

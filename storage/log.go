@@ -20,6 +20,8 @@ type (
 	Pending = wal.Pending
 	// View is a run of whole batches in memory, to be released once.
 	View = wal.View
+	// Scratch is memory for batches that are in no log, under the same budget.
+	Scratch = wal.Scratch
 	// Class says what an unclean stop left (R10).
 	Class = wal.Class
 	// Damage is a range of offsets that cannot be read, with file and position.

@@ -154,6 +154,9 @@ func (s *Store) Err() error { return s.tier.Err() }
 // on, and it ends by itself.
 func (s *Store) Full() error { return s.tier.Full() }
 
+// Scratch returns memory for batches that are kept nowhere.
+func (s *Store) Scratch() Scratch { return s.tier.Scratch() }
+
 // Stats are what health and metrics show of a store.
 type Stats = wal.Stats
 

@@ -112,8 +112,8 @@ func (c *Chunk) Serial() uint64 { return c.serial }
 // Committed is what of a tail's chunk readers may see. The lock of the log is held.
 func (c *Chunk) Committed() []byte { return c.Buf[:c.committed:c.committed] }
 
-// room is how many more bytes fit.
-func (c *Chunk) room() int { return cap(c.Buf) - len(c.Buf) }
+// Room is how many more bytes fit.
+func (c *Chunk) Room() int { return cap(c.Buf) - len(c.Buf) }
 
 // Over reports whether the budget is exceeded.
 func (p *Pool) Over() bool { return p.used.Load() > p.limit }

@@ -41,7 +41,7 @@ func (t *Tail) Add(p *Pool, b batch.Batch, base uint64) batch.Batch {
 		c = t.chunks[n-1]
 		size = min(2*cap(c.Buf), maxChunk)
 	}
-	if c == nil || c.room() < len(b) || c.end != base {
+	if c == nil || c.Room() < len(b) || c.end != base {
 		c = p.Take(max(size, len(b)))
 		c.base = base
 		t.chunks = append(t.chunks, c)
