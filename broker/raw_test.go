@@ -1,0 +1,69 @@
+package broker_test
+
+import (
+	"net"
+	"testing"
+
+	"github.com/danubemq/danube/protocol"
+)
+
+// rawConn is a connection that speaks frames without the client.
+type rawConn struct {
+	t  testing.TB
+	nc net.Conn
+	in *protocol.Reader
+}
+
+func rawDial(t testing.TB, address string) *rawConn {
+	t.Helper()
+	nc, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	c := &rawConn{t: t, nc: nc, in: protocol.NewReader(nc, 64<<10)}
+	c.in.SetLimit(20 << 20)
+	c.write(protocol.AppendFrame(nil, protocol.TypeHello, 1, &protocol.Hello{Cookie: protocol.Magic, MinVersion: 1, MaxVersion: 1}, nil))
+	c.expect(protocol.TypeHelloOK)
+	return c
+}
+
+func (c *rawConn) write(b []byte) {
+	c.t.Helper()
+	if _, err := c.nc.Write(b); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// expect returns the next frame, pings aside.
+func (c *rawConn) expect(want protocol.Type) protocol.Frame {
+	c.t.Helper()
+	for {
+		f, err := c.in.Next()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if f.Type == protocol.TypePing {
+			continue
+		}
+		if f.Type != want {
+			var e protocol.Error
+			if f.Type == protocol.TypeError && e.Decode(f.Header) == nil {
+				c.t.Fatalf("got error %v: %v", e.Code, e.Error())
+			}
+			c.t.Fatalf("got frame type %v, want %v", f.Type, want)
+		}
+		return f
+	}
+}
+
+// open opens a producer and returns its handle.
+func (c *rawConn) open(topic string) protocol.OpenProducerOK {
+	c.t.Helper()
+	c.write(protocol.AppendFrame(nil, protocol.TypeOpenProducer, 2, &protocol.OpenProducer{Topic: topic, Producer: 7, Session: 1}, nil))
+	var ok protocol.OpenProducerOK
+	if err := ok.Decode(c.expect(protocol.TypeOpenProducerOK).Header); err != nil {
+		c.t.Fatal(err)
+	}
+	return ok
+}
