@@ -247,6 +247,9 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.clock.ms += 200
+	if r.tier.Full() != nil {
+		t.Fatal("space is back, and until somebody sends it is said that there is none")
+	}
 	r.mustPut(50, 1000)
 	if r.tier.Full() != nil {
 		t.Fatal("space is back and the door still closed")

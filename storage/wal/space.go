@@ -66,9 +66,10 @@ func (s *space) ranOut(err error) {
 	}
 }
 
-// Full reports whether the door is closed for want of space, and why.
+// Full reports whether the door is closed for want of space, and why. It looks
+// at the disk as the door does: nobody need send anything for it to open again.
 func (t *Tier) Full() error {
-	if t.space.full.Load() {
+	if t.space.check() != nil {
 		return fmt.Errorf("%w: less than %d bytes free", ErrFull, t.space.keep)
 	}
 	return nil
