@@ -146,7 +146,7 @@ func (p *Table) Record(b batch.Batch) {
 	}
 	h.batches = append(h.batches, s)
 	h.next = s.Sequence + uint64(s.Count)
-	h.lastTime = s.AppendTime
+	h.lastTime = max(h.lastTime, s.AppendTime) // a table that was merged has later sequences with earlier times
 	p.touch(h)
 	for p.oldest != h && s.AppendTime-p.oldest.lastTime > sessionAge {
 		p.drop(p.oldest)
@@ -165,16 +165,54 @@ func (p *Table) Forget(b batch.Batch) {
 	}
 }
 
+// Cut forgets every batch at or above an offset.
+func (p *Table) Cut(end uint64) {
+	for h := p.oldest; h != nil; {
+		newer := h.newer
+		n := len(h.batches)
+		h.batches = slices.DeleteFunc(h.batches, func(s segment.Sent) bool { return s.Base >= end })
+		switch last := len(h.batches) - 1; {
+		case last == n-1: // nothing was forgotten
+		case last < 0:
+			p.drop(h)
+		default:
+			h.next = h.batches[last].Sequence + uint64(h.batches[last].Count)
+		}
+		h = newer
+	}
+}
+
 // Merge adds what another table knows: sessions, and of those that are here too
 // the batches whose sequences were not stored here. Of a sequence that both have
 // the batch that is here counts.
 func (p *Table) Merge(t *segment.Producers) {
 	t.Each(func(s *segment.Session) bool {
-		if s.Len() > 0 {
-			p.mergeSession(s)
-		}
+		p.mergeSession(Key{s.Producer, s.Session}, s.Len(), s.Sent)
 		return true
 	})
+	p.order()
+}
+
+// MergeTable is Merge of a table in memory, which is not to be used afterwards.
+func (p *Table) MergeTable(t *Table) {
+	if len(p.sessions) == 0 {
+		*p = *t
+		return
+	}
+	changed := false
+	for h := t.oldest; h != nil; h = h.newer {
+		if p.mergeSession(h.key, len(h.batches), func(i int) segment.Sent { return h.batches[i] }) {
+			changed = true
+		}
+	}
+	if changed {
+		p.order()
+	}
+}
+
+// order puts the sessions in the order of their last batches and forgets those
+// that are too old or too many.
+func (p *Table) order() {
 	all := slices.Collect(maps.Values(p.sessions))
 	slices.SortFunc(all, func(a, b *history) int {
 		return cmp.Or(cmp.Compare(a.lastTime, b.lastTime), cmp.Compare(a.key.Producer, b.key.Producer), cmp.Compare(a.key.Number, b.key.Number))
@@ -187,8 +225,11 @@ func (p *Table) Merge(t *segment.Producers) {
 	}
 }
 
-func (p *Table) mergeSession(s *segment.Session) {
-	key := Key{s.Producer, s.Session}
+// mergeSession adds n batches of a session, ascending, and reports whether one of them was new.
+func (p *Table) mergeSession(key Key, n int, sent func(int) segment.Sent) (changed bool) {
+	if n == 0 {
+		return false
+	}
 	h := p.sessions[key]
 	if h == nil {
 		if p.sessions == nil {
@@ -197,8 +238,8 @@ func (p *Table) mergeSession(s *segment.Session) {
 		h = &history{key: key}
 		p.sessions[key] = h
 	}
-	for i := range s.Len() {
-		x := s.Sent(i)
+	for i := range n {
+		x := sent(i)
 		end := x.Sequence + uint64(x.Count)
 		at, _ := slices.BinarySearchFunc(h.batches, x.Sequence, func(b segment.Sent, seq uint64) int { return cmp.Compare(b.Sequence, seq) })
 		if at < len(h.batches) && h.batches[at].Sequence < end {
@@ -208,12 +249,14 @@ func (p *Table) mergeSession(s *segment.Session) {
 			continue
 		}
 		h.batches = slices.Insert(h.batches, at, x)
+		changed = true
 		h.next = max(h.next, end)
 		h.lastTime = max(h.lastTime, x.AppendTime)
 	}
 	if n := len(h.batches) - window; n > 0 {
 		h.batches = slices.Delete(h.batches, 0, n)
 	}
+	return changed
 }
 
 // touch makes h the newest.

@@ -128,3 +128,68 @@ func TestMergeKeepsWhatIsStoredHere(t *testing.T) {
 		}
 	}
 }
+
+// TestMergeTableAddsWhatIsMissing: a table in memory is merged as one from a footer is.
+func TestMergeTableAddsWhatIsMissing(t *testing.T) {
+	var newer, older Table
+	newer.Record(sent(7, 4, 1000, 9))
+	older.Record(sent(8, 0, 20, 2))
+	for i := range uint64(4) {
+		older.Record(sent(7, 2*i, 2*i, 1))
+	}
+	newer.MergeTable(&older)
+	for _, want := range []struct{ producer, sequence, base uint64 }{{7, 0, 0}, {7, 2, 2}, {7, 4, 1000}, {7, 6, 6}, {8, 0, 20}} {
+		if got, err := newer.Check(sent(want.producer, want.sequence, 0, 1)); err != nil || got == nil || got.Base != want.base {
+			t.Errorf("sequence %d of producer %d is %+v, %v", want.sequence, want.producer, got, err)
+		}
+	}
+	if got, err := newer.Check(sent(7, 8, 0, 1)); err != nil || got != nil {
+		t.Errorf("the next is %+v, %v", got, err)
+	}
+	if newer.oldest.key.Producer != 8 || newer.newest.key.Producer != 7 {
+		t.Errorf("the oldest is %v, the newest %v", newer.oldest.key, newer.newest.key)
+	}
+	var none Table
+	none.MergeTable(&newer)
+	if got, err := none.Check(sent(8, 0, 0, 1)); err != nil || got == nil {
+		t.Errorf("of an empty one: %+v, %v", got, err)
+	}
+}
+
+// TestCutForgetsWhatLiesBehind an offset, and nothing in front of it.
+func TestCutForgetsWhatLiesBehind(t *testing.T) {
+	var table Table
+	for i := range uint64(3) {
+		table.Record(sent(7, 2*i, 100+2*i, 1))
+	}
+	table.Record(sent(8, 0, 106, 1))
+	table.Open(Key{9, 1}, 5, 1)
+	table.Cut(104)
+	if got, err := table.Check(sent(7, 2, 0, 1)); err != nil || got == nil || got.Base != 102 {
+		t.Errorf("in front of it: %+v, %v", got, err)
+	}
+	if got, err := table.Check(sent(7, 4, 0, 1)); err != nil || got != nil {
+		t.Errorf("behind it: %+v, %v", got, err)
+	}
+	if _, err := table.Check(sent(8, 0, 0, 1)); err == nil {
+		t.Error("a session that has stored nothing in front of it is known")
+	}
+	if got, err := table.Check(sent(9, 5, 0, 1)); err != nil || got != nil {
+		t.Errorf("a session that is open: %+v, %v", got, err)
+	}
+}
+
+// TestLoadedSessionIsAsOldAsItsNewestBatch, not as its last sequence: a table that
+// was merged has later sequences with earlier times.
+func TestLoadedSessionIsAsOldAsItsNewestBatch(t *testing.T) {
+	now := int64(30 * 24 * time.Hour / time.Millisecond)
+	var merged, older, loaded Table
+	older.Record(sent(7, 2, 5, 1))
+	merged.Record(sent(7, 0, 1000, now))
+	merged.MergeTable(&older)
+	loaded.Load(merged.Stored(2000))
+	loaded.Record(sent(8, 0, 1002, now))
+	if got, err := loaded.Check(sent(7, 2, 0, 1)); err != nil || got == nil || got.Base != 5 {
+		t.Errorf("its last sequence is %+v, %v", got, err)
+	}
+}

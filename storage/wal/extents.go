@@ -38,6 +38,25 @@ func (x extents) begin(epoch, end, start uint64) extents {
 	return append(x, Extent{Epoch: epoch, Start: start, End: math.MaxUint64})
 }
 
+// behind lists where what goes with a log that ends at end may have its place:
+// behind the last extent that holds something, or else behind the last. One that
+// holds nothing leaves the metadata when it is sealed, and nobody looks for its
+// files again.
+func (x extents) behind(end uint64) (places []Extent) {
+	for _, e := range slices.Backward(x) {
+		if e.End = min(e.End, end); e.Start < e.End {
+			places = append(places, e)
+			break
+		}
+	}
+	if n := len(x); n > 0 {
+		last := x[n-1]
+		last.End = end
+		places = append(places, last)
+	}
+	return places
+}
+
 // SetExtents tells anew which epochs give which offsets their value, once that
 // has changed: offsets that came back, that others took over, or whose files are
 // here now. The epoch that is being written stays as the log knows it, unless

@@ -69,36 +69,79 @@ func (l *Log) Sessions() ([]byte, error) {
 // ImportSessions takes over what [Log.Sessions] of the owner before returned,
 // for a log that ends where that one ended and was not begun yet. The table is
 // durable when it returns nil: it lies in the footer of a segment without
-// messages behind the last epoch. Doing it again does it once.
+// messages behind the last epoch. Doing it again does it once. What this store
+// knows of its own earlier epochs it goes on knowing: the owner before may have
+// taken over without it. Of a sequence that was stored twice the owner's place counts.
 func (l *Log) ImportSessions(b []byte) error {
 	table, of, err := sessions.Decode(b)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSessions, err)
 	}
+	var all sessions.Table
+	newest := all.Load(table)
+	places, err := l.inherit(&all, table.Len(), of)
+	if err != nil {
+		return err
+	}
+	for i, x := range places {
+		if err = l.keepSessions(x.Epoch, x.End, all.Stored(of)); !errors.Is(err, errTaken) || i == len(places)-1 {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("import producers: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.producers = all
+	l.ends.lastTime = max(l.ends.lastTime, newest)
+	return nil
+}
+
+// inherit adds what the log knows to the table of the owner before, of which so
+// many sessions and an end are known, and says behind which extents the whole
+// finds its place.
+func (l *Log) inherit(all *sessions.Table, known int, of uint64) ([]Extent, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	end := l.ends.next
 	switch {
 	case l.door.err != nil:
-		return l.door.err
+		return nil, l.door.err
 	case l.door.closed:
-		return ErrClosed
+		return nil, ErrClosed
 	case l.door.open:
-		return errors.New("import producers: the log is open for writing")
+		return nil, errors.New("import producers: the log is open for writing")
 	case of != end:
-		return fmt.Errorf("%w: it is of end %d, the log ends at %d", ErrSessions, of, end)
-	case table.Len() > 0 && len(l.extents) == 0:
-		return fmt.Errorf("%w: the log never had an epoch", ErrSessions)
+		return nil, fmt.Errorf("%w: it is of end %d, the log ends at %d", ErrSessions, of, end)
+	case known > 0 && len(l.extents) == 0:
+		return nil, fmt.Errorf("%w: the log never had an epoch", ErrSessions)
 	}
-	if len(l.extents) > 0 {
-		f, err := l.keepSessions(l.extents[len(l.extents)-1].Epoch, end, table)
-		if err != nil {
-			return fmt.Errorf("import producers: %w", err)
-		}
-		l.files.insert(f)
+	all.MergeTable(&l.producers)
+	return l.extents.behind(end), nil
+}
+
+// StageSessions makes the producer table of a store that came back durable,
+// before the metadata take back what it holds of an epoch up to end, which was
+// copied (R15): a log that is opened when they have knows it, also if it was
+// killed before [Log.MergeSessions]; one that is opened while they have not does not.
+func (l *Log) StageSessions(b []byte, epoch, end uint64) error {
+	table, _, err := sessions.Decode(b)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSessions, err)
 	}
-	l.producers = sessions.Table{}
-	l.ends.lastTime = max(l.ends.lastTime, l.producers.Load(table))
+	l.mu.Lock()
+	err = l.door.err
+	if err == nil && l.door.closed {
+		err = ErrClosed
+	}
+	l.mu.Unlock()
+	if err == nil {
+		err = l.keepSessions(epoch, end, table)
+	}
+	if err != nil {
+		return fmt.Errorf("stage producers: %w", err)
+	}
 	return nil
 }
 
@@ -144,32 +187,38 @@ func (l *Log) MergeSessions(b []byte) error {
 	return nil
 }
 
-// keepSessions writes the segment without messages that carries a table. l.mu is
-// held: the log is not in use yet.
-func (l *Log) keepSessions(epoch, end uint64, table *segment.Producers) (*file, error) {
+// errTaken says that a segment has the name that a producer table would have.
+var errTaken = errors.New("segment is there and holds something else")
+
+// keepSessions writes the segment without messages that carries a table, and
+// makes it known. l.mu is not held: a disk that fails closes the door of every log.
+func (l *Log) keepSessions(epoch, end uint64, table *segment.Producers) error {
 	t := l.tier
 	name := path.Join(l.dir(), segment.FormatName(end, epoch))
 	if old, err := disk.ReadFile(t.config.FS, name); err == nil {
 		footer, err := segment.ReadFooter(bytes.NewReader(old), int64(len(old)))
 		if err != nil || footer.Batches > 0 {
-			return nil, fmt.Errorf("segment %s is there and holds something else", name)
+			return fmt.Errorf("%s: %w", name, errTaken)
 		}
 	}
 	header, err := t.copyHeader(l.id, l.topic, end, epoch)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	footer := segment.NewSummary(header, end).Footer()
 	if err := disk.MkdirAll(t.config.FS, l.dir()); err != nil {
-		return nil, err
+		return err
 	}
 	if err := disk.WriteFileAtomic(t.config.FS, name, footer.Append(header, table)); err != nil {
 		if !isNoSpace(err) {
 			t.poison(err)
 		}
-		return nil, err
+		return err
 	}
-	return copiedFile(l, name, end, epoch, footer), nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.files.insert(copiedFile(l, name, end, epoch, footer))
+	return nil
 }
 
 // copyHeader is the header of a file that is not the log's own writing.

@@ -153,6 +153,7 @@ type opener struct {
 	opening   Opening
 	found     Found
 	producers sessions.Table
+	upto      uint64 // end of the extent that is being recovered
 	time      int64
 }
 
@@ -170,11 +171,13 @@ func (r *opener) extent(x Extent, last bool) error {
 	if x.End < r.opening.Start {
 		return nil
 	}
+	r.upto = x.End
 	var list []*file
 	for _, f := range r.log.files.list {
-		// Of an epoch that lies wholly below the start, the file behind its end
-		// may still hold the producers that were handed over with it.
-		if f.epoch == x.Epoch && (x.End > r.opening.Start || f.base == x.End) {
+		// What lies behind the end of an extent is another one's, or lost, or may
+		// come back: nothing of it is known. But there lie also the producers that
+		// were handed over with it, without messages.
+		if f.epoch == x.Epoch && (f.base < x.End && x.End > r.opening.Start || f.base == x.End && r.handedOver(f)) {
 			list = append(list, f)
 		}
 	}
@@ -184,7 +187,7 @@ func (r *opener) extent(x Extent, last bool) error {
 	}
 	for i, f := range list {
 		if i < len(list)-1 {
-			if len(list)-1-i > jointsChecked || list[i+1].base <= r.opening.Start {
+			if len(list)-1-i > jointsChecked || list[i+1].base <= max(r.opening.Start, x.Start) {
 				continue
 			}
 			if err := r.inner(f, list[i+1].base, x); err != nil {
@@ -250,8 +253,13 @@ func (r *opener) newest(f *file, x Extent, last bool) (uint64, error) {
 	return r.full(f, last && x.End == math.MaxUint64)
 }
 
-// adopt takes what a footer says of a file, and its producer table, which holds
-// all of those before.
+// handedOver says whether a file holds a producer table and no message.
+func (r *opener) handedOver(f *file) bool {
+	footer, err := r.readFooter(f)
+	return err == nil && footer.Batches == 0
+}
+
+// adopt takes what a footer says of a file, and its producer table.
 func (r *opener) adopt(f *file, footer *segment.Footer) {
 	f.known, f.size, f.end, f.sealed = true, footer.DataEnd, footer.End, true
 	r.time = max(r.time, footer.LastTime)
@@ -263,10 +271,21 @@ func (r *opener) adopt(f *file, footer *segment.Footer) {
 	f.mu.Unlock()
 }
 
-// remember takes the producer table of a footer, which holds all of those before.
+// remember takes the producer table of a footer.
 func (r *opener) remember(table *segment.Producers) {
-	r.producers = sessions.Table{}
-	r.time = max(r.time, r.producers.Load(table))
+	var t sessions.Table
+	r.time = max(r.time, t.Load(table))
+	r.above(t)
+}
+
+// above takes what a file tells of producers. The table of a file holds what its
+// writer knew, which is not all that the files before it hold: what came back
+// lies below epochs that were written without it, and what was copied beside
+// others (R15). Of a sequence that was stored twice the later place counts.
+func (r *opener) above(t sessions.Table) {
+	t.Cut(r.upto)
+	t.MergeTable(&r.producers)
+	r.producers = t
 }
 
 func (r *opener) readFooter(f *file) (*segment.Footer, error) {
@@ -301,7 +320,8 @@ func (r *opener) full(f *file, tail bool) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := f.place().Scan(h, total, func(b batch.Batch) { r.producers.Record(b) })
+	var found sessions.Table
+	s, err := f.place().Scan(h, total, func(b batch.Batch) { found.Record(b) })
 	if err != nil {
 		if _, foreign := errors.AsType[*recovery.ForeignError](err); foreign {
 			f.known, f.size, f.end = true, 0, f.base
@@ -323,6 +343,7 @@ func (r *opener) full(f *file, tail bool) (uint64, error) {
 		r.remember(s.Table) // handed over with an epoch, it knows more than the batches here
 		return s.End, nil
 	}
+	r.above(found)
 	if s.Torn != nil && tail && s.End >= r.opening.Floor {
 		if err := r.cut(f, s); err != nil {
 			return 0, err
