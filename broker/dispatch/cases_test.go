@@ -450,3 +450,44 @@ func TestBackoff(t *testing.T) {
 		}
 	}
 }
+
+// What fills a hole is marked while the one that passed the hole is there. After
+// a restart nobody remembers it, and it comes in its place: what a consumer that
+// joins is given for the first time grows, or is marked (R15, R18).
+func TestFilledHoleAfterARestart(t *testing.T) {
+	cfg := Config{Policy: Exclusive}
+	hole := Range{10, 20}
+	r := newRig(t, cfg, Cursor{}, 40)
+	r.s.Hole(hole)
+	r.join(1, 100)
+	if got := len(offsets(r.read())); got != 30 {
+		t.Fatalf("%d messages were delivered past the hole", got)
+	}
+	r.ack(1, Range{0, 10}, Range{20, 30})
+	var stored Cursor
+	r.commit(&stored, 0)
+	for name, back := range map[string]struct {
+		again bool // it is a hole still when the subscription is made anew
+		want  []Delivery
+	}{
+		"filled before": {false, []Delivery{{Range: Range{10, 20}}, {Range: Range{30, 40}}}},
+		"filled behind": {true, []Delivery{{Range: Range{30, 40}}, {Range: Range{10, 20}, Late: true}}},
+	} {
+		r := newRig(t, cfg, stored, 40)
+		if back.again {
+			r.s.Hole(hole)
+		}
+		r.join(2, 100)
+		got := r.read()
+		if back.again {
+			r.s.Fill(hole)
+			got = append(got, r.read()...)
+		}
+		for i := range back.want {
+			back.want[i].Consumer, back.want[i].Attempt = 2, 1
+		}
+		if !slices.Equal(got, back.want) {
+			t.Errorf("%s: delivered %+v, want %+v", name, got, back.want)
+		}
+	}
+}

@@ -31,8 +31,10 @@ func (s *Subscription) Hole(r Range) {
 
 // Fill says that the messages of r, which were a hole, can be read now. What
 // others were delivered above in the meantime makes them late; without that
-// they are simply the next. After a restart the shell fills once more what
-// was a hole, so that it is still marked.
+// they are simply the next. A subscription that is made anew from its cursor
+// knows nothing of a hole that was filled before, and needs no mark: whoever
+// joins it is given the oldest fresh messages first, so that these come in
+// their place, below all else that this consumer is given for the first time.
 func (s *Subscription) Fill(r Range) {
 	for off := r.Start; off < r.End; {
 		p := s.runs.find(off)
