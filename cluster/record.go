@@ -66,7 +66,8 @@ func saveRecord(dir string, r founding.Record) error {
 		return err
 	}
 	folder := filepath.Join(dir, recordDir)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	// The data directory itself is not made again: whoever deletes it under a broker wants it gone.
+	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the cluster's folder: %w", err)
 	}
 	tmp := filepath.Join(folder, recordFile+".tmp")

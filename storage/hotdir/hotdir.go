@@ -43,7 +43,8 @@ func (d Dir) Partition(id ID) string {
 }
 
 // Make makes the directories of a partition, as far as they are missing, below
-// that of all topics. It syncs nothing.
+// that of all topics, which it does not make again: whoever deletes a data
+// directory under a broker wants it gone. It syncs nothing.
 func (d Dir) Make(id ID) error {
 	dir := d.Partition(id)
 	for _, name := range []string{path.Dir(dir), dir} {
@@ -52,6 +53,17 @@ func (d Dir) Make(id ID) error {
 		}
 	}
 	return nil
+}
+
+// MakeDurable is Make, and the directories are durable when it returns nil.
+func (d Dir) MakeDurable(id ID) error {
+	if err := d.Make(id); err != nil {
+		return err
+	}
+	if err := d.FS.SyncDir(d.Topics()); err != nil {
+		return err
+	}
+	return d.FS.SyncDir(path.Dir(d.Partition(id)))
 }
 
 // Partitions lists what lies on the disk.

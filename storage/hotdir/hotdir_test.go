@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -39,6 +40,36 @@ func TestPartitionsAreFoundByTheirNames(t *testing.T) {
 	slices.SortFunc(got, func(a, b ID) int { return strings.Compare(a.String(), b.String()) })
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("found %v, %v, want %v", got, err, want)
+	}
+}
+
+// A data directory that was deleted is not made again by whoever still runs in it.
+func TestDeletedDirectoryIsNotMadeAgain(t *testing.T) {
+	d := newDir(t)
+	if err := d.MakeDurable(id(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.MakeDurable(id(1)); err != nil {
+		t.Fatalf("made twice: %v", err)
+	}
+	for _, gone := range []string{d.Partition(id(1)), path.Dir(d.Partition(id(1)))} {
+		if err := disk.RemoveAll(d.FS, gone); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.MakeDurable(id(1)); err != nil {
+			t.Fatalf("below that of all topics: %v", err)
+		}
+	}
+	if err := disk.RemoveAll(d.FS, d.Path); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{"make": d.Make(id(1)), "make durable": d.MakeDurable(id(1)), "run": d.WriteRun(Run{Number: 1}), "marker": d.WriteMarker(1, nil)} {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := d.FS.Stat(d.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is there again: %v", err)
 	}
 }
 

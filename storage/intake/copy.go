@@ -186,7 +186,7 @@ func (c *Copy) begin(b batch.Batch) error {
 	if err != nil {
 		return err
 	}
-	if err := disk.MkdirAll(fsys, c.dir()); err != nil {
+	if err := c.config.Home.MakeDurable(c.config.ID); err != nil {
 		return c.config.Failed(err)
 	}
 	f := &copying{name: name, base: me.base, epoch: me.epoch, end: me.base, summary: segment.NewSummary(header, me.base)}

@@ -24,6 +24,9 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{fsys: disk.NewMemory(1)}
+	if err := disk.MkdirAll(r.fsys, hotdir.Dir{FS: r.fsys, Path: "/data"}.Topics()); err != nil {
+		t.Fatal(err)
+	}
 	id := hotdir.ID{Topic: [16]byte{1}}
 	r.config = Config{
 		Home: hotdir.Dir{FS: r.fsys, Path: "/data"}, ID: id, Store: [16]byte{9}, SegmentBytes: 4 << 10,

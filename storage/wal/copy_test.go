@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"syscall"
@@ -432,5 +433,36 @@ func TestCopiedFilesAreWholeSegments(t *testing.T) {
 	}
 	if err := errors.Join(c.Close(), tier.Close()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What a broker whose data directory was deleted still takes over from others
+// does not make the directory again.
+func TestCopyIntoADeletedDirectoryFails(t *testing.T) {
+	list, sessions, extents, _ := handedOver(t)
+	for i := range extents {
+		extents[i].Away = true
+	}
+	for name, take := range map[string]func(*Tier, *Log) error{
+		"a copy": func(tier *Tier, _ *Log) error {
+			c := openCopy(t, tier)
+			return errors.Join(c.Append(list[0]), c.Commit(), c.Close())
+		},
+		"a table":      func(_ *Tier, l *Log) error { return l.ImportSessions(sessions) },
+		"a late table": func(_ *Tier, l *Log) error { return l.StageSessions(sessions, 2, 40) },
+	} {
+		fsys := disk.NewMemory(3)
+		tier := openTarget(t, fsys)
+		l, _ := openLog(t, tier, Opening{ID: topic(1), Topic: "/default/t", Extents: extents})
+		if err := disk.RemoveAll(fsys, "/data"); err != nil {
+			t.Fatal(err)
+		}
+		if err := take(tier, l); err == nil {
+			t.Errorf("%s was taken over", name)
+		}
+		tier.Close()
+		if _, err := fsys.Stat("/data"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("after %s the directory is there again: %v", name, err)
+		}
 	}
 }

@@ -206,7 +206,7 @@ func (l *Log) keepSessions(epoch, end uint64, table *segment.Producers) error {
 		return err
 	}
 	footer := segment.NewSummary(header, end).Footer()
-	if err := disk.MkdirAll(t.config.FS, l.dir()); err != nil {
+	if err := t.home().MakeDurable(l.id); err != nil {
 		return err
 	}
 	if err := disk.WriteFileAtomic(t.config.FS, name, footer.Append(header, table)); err != nil {
