@@ -287,6 +287,9 @@ func (h *historian) settleTail(ctx context.Context, p *partition, rg *state.Rang
 		return err
 	}
 	h.b.cfg.At("return.scanned")
+	if err := h.stage(p, rg, t); err != nil {
+		return err
+	}
 	if err := h.restoreTail(ctx, p, rg, t, again.offsets()); err != nil {
 		return err
 	}
@@ -298,6 +301,21 @@ func (h *historian) settleTail(ctx context.Context, p *partition, rg *state.Rang
 	}
 	h.b.log.Info("messages came back with their broker", "partition", p.name(), "from", rg.Start, "to", t.ans.End,
 		"broker", h.b.brokerName(t.from.Store), "sent_again", count(again.offsets()))
+	return nil
+}
+
+// stage has the producers of a tail durable before the metadata take it back: a
+// broker that dies in between would otherwise know the range and not who has
+// stored it, and store what is sent again twice (R17). While the range is not
+// taken back, or if it is lost, nothing of it is known.
+func (h *historian) stage(p *partition, rg *state.Range, t tail) error {
+	if len(t.ans.Sessions) == 0 || len(t.parts) == 0 || t.from.Store == h.b.self().Store { // its own files tell
+		return nil
+	}
+	err := p.log.StageSessions(t.ans.Sessions, rg.Epochs[len(rg.Epochs)-1].Epoch, t.parts[len(t.parts)-1].to)
+	if err != nil {
+		return fmt.Errorf("keep the producers of the range that comes back: %w", err)
+	}
 	return nil
 }
 

@@ -3,8 +3,10 @@ package broker_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -454,6 +456,59 @@ func TestStoreGivesWhatIsListedAlone(t *testing.T) {
 		data, err := f.nodes[test.of].ReadHeld(t.Context(), "fenced", test.from, test.returned)
 		if got := err == nil && len(data) > 0; got != test.want {
 			t.Errorf("%s: %d bytes, %v", name, len(data), err)
+		}
+	}
+}
+
+// An owner that dies when the metadata have taken a tail back, and it has not yet
+// taken over who had stored it, knows it when it is there again: what is sent
+// again is not stored twice (R15, R17).
+func TestTailIsKnownAfterACrashBeforeItsProducersAre(t *testing.T) {
+	var armed atomic.Bool
+	crashed := make(chan struct{})
+	f := newFleet(t, 3, func(c *broker.Config) {
+		c.At = func(step string) {
+			if step == "return.restored" && armed.CompareAndSwap(true, false) {
+				close(crashed)
+				runtime.Goexit() // as far as the tail is concerned the owner dies here
+			}
+		}
+	})
+	publish(t, f.dial(0), "dies", 0, 1)
+	raw := rawDial(t, f.nodes[f.owner("dies", 0)].client)
+	ok := raw.openFrom("dies", 0)
+	for n := range uint64(10) {
+		raw.send(ok, n)
+	}
+	lost, owner := f.takenOver("dies")
+	raw = rawDial(t, f.nodes[owner].client)
+	ok = raw.openFrom("dies", 8)
+	again := raw.send(ok, 8)
+	if again.Duplicate || again.Base < 1000 {
+		t.Fatalf("sequence 8 sent again: %+v", again)
+	}
+	armed.Store(true)
+	f.start(lost)
+	select {
+	case <-crashed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the tail did not come back")
+	}
+	f.kill(owner)
+	f.start(owner)
+	eventually(t, "it is served and whole", func() bool {
+		owner = f.owner("dies", 0)
+		return f.nodes[owner].Serves("dies", 0) > 0 && !f.has(owner, "dies", state.RangeOrphaned)
+	})
+	raw = rawDial(t, f.nodes[owner].client)
+	ok = raw.openFrom("dies", 3)
+	for n := uint64(3); n < 10; n++ {
+		want := n + 1
+		if n == 8 {
+			want = again.Base
+		}
+		if s := raw.send(ok, n); !s.Duplicate || s.Base != want {
+			t.Errorf("sequence %d sent again: %+v, want offset %d", n, s, want)
 		}
 	}
 }
