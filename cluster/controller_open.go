@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"github.com/danubemq/danube/cluster/peer"
-	"github.com/danubemq/danube/cluster/plan"
 	"log/slog"
 	"time"
 
+	"github.com/danubemq/danube/cluster/peer"
+	"github.com/danubemq/danube/cluster/plan"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 )

@@ -23,8 +23,8 @@
 //
 // # Goroutines
 //
-// Those of the peer port are in package peer. One keeps the gossip whole, one renews the lease, one makes a new address
-// known, and memberlist has its own. One is the controller; while it leads, one watches the term, each probe under way
+// Those of the peer port are in package peer. One keeps the gossip whole, one renews the lease, one keeps on disk in
+// which history the metadata are, and memberlist has its own. One is the controller; while it leads, one watches the term, each probe under way
 // has one, and so has a change of Raft's configuration. Close waits for all of them.
 //
 // Lock order: Cluster.mu, which is held while the founder's record is written, comes before seeds.mu and gossip.mu. All
