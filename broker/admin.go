@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
+	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/storage"
@@ -183,7 +184,7 @@ func (b *Broker) adminTopicTruncate(ctx context.Context, q *protocol.Truncate) (
 	if err != nil {
 		return nil, err
 	}
-	return errand[protocol.Truncate, protocol.Truncated]{op: opTruncate, here: (*Broker).truncateHere}.on(ctx, b, owner, &here)
+	return calls.Errand[protocol.Truncate, protocol.Truncated]{Op: opTruncate, Here: b.truncateHere}.On(ctx, b.peers, owner, &here)
 }
 
 // truncateHere truncates a partition that this broker owns.
@@ -230,12 +231,16 @@ func (b *Broker) adminTopicResolve(ctx context.Context, q *protocol.Resolve) (an
 	}
 	here := *q
 	here.Topic = t.Name
-	e := errand[protocol.Resolve, protocol.Done]{op: opResolve, limit: reportTime, here: (*Broker).resolveHere}
-	if _, err := e.on(ctx, b, owner, &here); err != nil {
+	e := calls.Errand[protocol.Resolve, protocol.Done]{Op: opResolve, Limit: resolveTime, Here: b.resolveHere}
+	if _, err := e.On(ctx, b.peers, owner, &here); err != nil {
 		return nil, err
 	}
 	return protocol.Done{}, nil
 }
+
+// resolveTime bounds the settlement of ranges on another broker, which may have a
+// store recover a log and tell what it has.
+const resolveTime = 60 * time.Second
 
 // resolveHere settles ORPHANED or LOST ranges of a partition that this broker owns.
 func (b *Broker) resolveHere(ctx context.Context, q *protocol.Resolve) (*protocol.Done, error) {
@@ -254,7 +259,7 @@ func (b *Broker) resolveHere(ctx context.Context, q *protocol.Resolve) (*protoco
 	case "accept-gap":
 		mark.Status, mark.Accepted = state.RangeOrphaned, true
 	case "adopt":
-		return &protocol.Done{}, b.adopt(ctx, p, m, q)
+		return &protocol.Done{}, b.history.Adopt(ctx, p.past, q.From, q.To)
 	default:
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "resolve: use lost, accept-gap or adopt")
 	}
@@ -296,8 +301,8 @@ func (b *Broker) adminTopicVerify(ctx context.Context, q *protocol.TopicArgs) (a
 			return nil, err
 		}
 		here := &protocol.TopicArgs{Topic: t.Name, Partition: n}
-		e := errand[protocol.TopicArgs, protocol.VerifyPartition]{op: opVerify, limit: verifyTime, here: (*Broker).verifyHere}
-		v, err := e.on(ctx, b, owner, here)
+		e := calls.Errand[protocol.TopicArgs, protocol.VerifyPartition]{Op: opVerify, Limit: verifyTime, Here: b.verifyHere}
+		v, err := e.On(ctx, b.peers, owner, here)
 		if err != nil {
 			return nil, err
 		}
@@ -323,54 +328,27 @@ func (b *Broker) verifyHere(ctx context.Context, q *protocol.TopicArgs) (*protoc
 	}
 	err = p.log.Verify(func(d storage.Damage) {
 		found(d, d.Err.Error())
-		p.sawDamage(d)
+		p.past.SawDamage(d)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("verify %s: %w", p.name(), err)
 	}
-	for _, d := range p.knownDamage() {
+	for _, d := range p.past.KnownDamage() {
 		again := slices.ContainsFunc(v.Findings, func(x protocol.VerifyFinding) bool { return x.From < d.To && d.From < x.To })
 		if !again && d.To > v.From {
 			found(d, d.Err.Error())
 		}
 	}
 	_, v.Bytes = p.log.Bytes()
-	return v, b.verifyElsewhere(ctx, p, m, v, found)
-}
-
-// verifyElsewhere reads what only other stores hold.
-func (b *Broker) verifyElsewhere(ctx context.Context, p *partition, m *state.Partition, v *protocol.VerifyPartition, found func(storage.Damage, string)) error {
 	if m == nil {
-		return nil
+		return v, nil
 	}
-	for i := range m.Ranges {
-		rg := &m.Ranges[i]
-		if !lacks(rg, b.self().Store) {
-			continue
-		}
-		for at := max(rg.Start, v.From); at < rg.End; {
-			got, err := b.fetchPage(ctx, p.key, at, rg.End, false)
-			damaged, is := errors.AsType[*storage.Damage](err)
-			away, gone := errors.AsType[*awayError](err)
-			switch {
-			case err == nil:
-				v.Bytes += int64(len(got.data))
-				at = got.end
-			case is:
-				found(*damaged, damaged.Err.Error())
-				p.sawDamage(*damaged)
-				at = damaged.To
-			case gone:
-				found(storage.Damage{From: at, To: rg.End, File: "broker " + strings.Join(away.Brokers, " and ")}, "not verified: "+away.Error())
-				at = rg.End
-			case errors.Is(err, errStale):
-				return protocol.Errorf(protocol.CodeNotReady, "what %s consists of has changed meanwhile: verify it again", p.name())
-			default:
-				return fmt.Errorf("verify %s: %w", p.name(), err)
-			}
-		}
+	elsewhere, err := p.past.VerifyElsewhere(ctx, m, v.From, found)
+	if errors.Is(err, history.ErrStale) {
+		return nil, protocol.Errorf(protocol.CodeNotReady, "what %s consists of has changed meanwhile: verify it again", p.name())
 	}
-	return nil
+	v.Bytes += elsewhere
+	return v, err
 }
 
 // messages is how many offsets of [from, to) the metadata says a message has:

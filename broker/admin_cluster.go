@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
@@ -134,7 +135,7 @@ func (b *Broker) leaderNotes(ctx context.Context) []string {
 	if !ok {
 		return []string{"no leader is known: nothing can be decided"}
 	}
-	a, err := errand[struct{}, notesAnswer]{op: opNotes, limit: notesTime, here: (*Broker).notesHere}.on(ctx, b, leader.Store, &struct{}{})
+	a, err := calls.Errand[struct{}, notesAnswer]{Op: opNotes, Limit: notesTime, Here: b.notesHere}.On(ctx, b.peers, leader.Store, &struct{}{})
 	if err != nil {
 		return []string{fmt.Sprintf("the leader, broker %s, does not answer: %v", b.brokerName(leader.Store), err)}
 	}
@@ -247,11 +248,11 @@ func (b *Broker) adminBrokerRemove(ctx context.Context, q *protocol.BrokerArgs) 
 }
 
 func (b *Broker) adminPromote(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
-	return errand[protocol.BrokerArgs, protocol.Done]{op: opPromote, limit: changeTime, here: (*Broker).promoteHere}.onLeader(ctx, b, q)
+	return calls.Errand[protocol.BrokerArgs, protocol.Done]{Op: opPromote, Limit: changeTime, Here: b.promoteHere}.OnLeader(ctx, b.peers, q)
 }
 
 func (b *Broker) adminDemote(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
-	return errand[protocol.BrokerArgs, protocol.Done]{op: opDemote, limit: changeTime, here: (*Broker).demoteHere}.onLeader(ctx, b, q)
+	return calls.Errand[protocol.BrokerArgs, protocol.Done]{Op: opDemote, Limit: changeTime, Here: b.demoteHere}.OnLeader(ctx, b.peers, q)
 }
 
 // changeTime bounds what the leader does for an operator.

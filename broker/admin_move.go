@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -151,11 +152,11 @@ func (b *Broker) awaitMove(ctx context.Context, t *state.Topic, e *state.Partiti
 
 // awaitServed waits until the owner of a partition serves it.
 func (b *Broker) awaitServed(ctx context.Context, name string, m *state.Partition) error {
-	q := &servesArg{partitionArg: argOf(m), Index: b.meta.View().Index()}
-	e := errand[servesArg, protocol.Done]{op: opServes, here: (*Broker).servesHere}
+	q := &servesArg{Partition: calls.Of(m), Index: b.meta.View().Index()}
+	e := calls.Errand[servesArg, protocol.Done]{Op: opServes, Here: b.servesHere}
 	var err error
 	for range 20 {
-		if _, err = e.on(ctx, b, m.Owner.Store, q); err == nil {
+		if _, err = e.On(ctx, b.peers, m.Owner.Store, q); err == nil {
 			return nil
 		}
 		wait(ctx, 100*time.Millisecond)
@@ -167,7 +168,7 @@ func (b *Broker) awaitServed(ctx context.Context, name string, m *state.Partitio
 }
 
 type servesArg struct {
-	partitionArg
+	calls.Partition
 	Index uint64 `msgpack:"i"`
 }
 
@@ -176,7 +177,7 @@ func (b *Broker) servesHere(ctx context.Context, q *servesArg) (*protocol.Done, 
 	if _, err := b.topicOf(ctx, q.Topic, q.Index); err != nil {
 		return nil, err
 	}
-	key, err := q.key()
+	key, err := keyOf(&q.Partition)
 	if err != nil {
 		return nil, err
 	}

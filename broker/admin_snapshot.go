@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -39,11 +40,11 @@ const (
 )
 
 func (b *Broker) adminSnapshot(ctx context.Context, q *protocol.SnapshotPage) (any, error) {
-	return errand[protocol.SnapshotPage, protocol.SnapshotPage]{op: opSnapshot, limit: changeTime, here: (*Broker).snapshotHere}.onLeader(ctx, b, q)
+	return calls.Errand[protocol.SnapshotPage, protocol.SnapshotPage]{Op: opSnapshot, Limit: changeTime, Here: b.snapshotHere}.OnLeader(ctx, b.peers, q)
 }
 
 func (b *Broker) adminRestore(ctx context.Context, q *protocol.SnapshotPage) (any, error) {
-	return errand[protocol.SnapshotPage, protocol.SnapshotPage]{op: opRestore, limit: changeTime, here: (*Broker).restoreHere}.onLeader(ctx, b, q)
+	return calls.Errand[protocol.SnapshotPage, protocol.SnapshotPage]{Op: opRestore, Limit: changeTime, Here: b.restoreHere}.OnLeader(ctx, b.peers, q)
 }
 
 // begin makes a transfer, or finds the one that is named.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
@@ -27,7 +28,7 @@ type Broker struct {
 	ctx       context.Context // ends when the broker shuts down
 	cancel    context.CancelFunc
 	store     *storage.Store
-	archive   *archive
+	history   *history.History
 	transfers transfers
 	meta      *meta.Node
 	clients   net.Listener
@@ -48,10 +49,8 @@ type Broker struct {
 
 // keepers batch what goes to Raft beside the paths of messages.
 type keepers struct {
-	ceilings  *ceilingKeeper
-	cursors   *cursorKeeper
-	damage    *damageKeeper
-	historian *historian
+	ceilings *ceilingKeeper
+	cursors  *cursorKeeper
 }
 
 // registry is what the broker serves at the moment, and whom.
@@ -80,8 +79,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		owning: newOwning(),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.keepers = keepers{ceilings: newCeilingKeeper(b), cursors: newCursorKeeper(b), damage: newDamageKeeper(b), historian: newHistorian(b)}
-	b.archive = newArchive(b)
+	b.keepers = keepers{ceilings: newCeilingKeeper(b), cursors: newCursorKeeper(b)}
 	b.frames = protocol.NewBudget(max(cfg.frameBytes(), int64(2*b.maxFrame())))
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -111,7 +109,7 @@ func (b *Broker) open(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		b.openMeta, b.control, b.register,
+		b.openMeta, b.openHistory, b.control, b.register,
 		b.attach, // before the logs are recovered: that may take longer than the leader waits
 		b.openPartitions,
 	} {
@@ -273,8 +271,7 @@ func (b *Broker) Topics() int { return b.meta.View().TopicCount() }
 func (b *Broker) Run(ctx context.Context) error {
 	b.wg.Go(func() { b.ceilings.run(b.ctx) })
 	b.wg.Go(func() { b.cursors.run(b.ctx) })
-	b.wg.Go(func() { b.damage.run(b.ctx) })
-	b.wg.Go(func() { b.historian.run(b.ctx) })
+	b.wg.Go(func() { b.history.Run(b.ctx) })
 	b.wg.Go(func() { b.retain(b.ctx) })
 	b.wg.Go(func() { b.reconcile(b.ctx) })
 	b.wg.Go(func() { b.accept(b.ctx) })
@@ -376,7 +373,9 @@ func (b *Broker) shut(parting func(map[partitionKey]*partition) error) error {
 		errs = append(errs, parting(parts))
 	}
 	b.dropPrepared(func(partitionKey, *prepared) bool { return true })
-	b.archive.sweep(time.Time{})
+	if b.history != nil {
+		errs = append(errs, b.history.Close())
+	}
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
 	}

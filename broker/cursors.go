@@ -191,25 +191,12 @@ func cursorDelta(s *subscription, epoch uint64, d *dispatch.Delta) state.CursorD
 	for _, r := range d.Acked {
 		out.Acked = append(out.Acked, state.OffsetRange{Start: r.Start, End: r.End})
 	}
-	out.Acked = joined(out.Acked)
+	out.Acked = state.Joined(out.Acked)
 	for _, r := range d.Redeliveries {
 		for o := r.Start; o < r.End; o++ {
 			out.Counts = append(out.Counts, state.OffsetNumber{Offset: o, Number: uint64(r.Next - 1)})
 			out.Due = append(out.Due, state.OffsetNumber{Offset: o, Number: uint64(time.Duration(r.Due).Milliseconds())})
 		}
-	}
-	return out
-}
-
-// joined makes ascending ranges a set: those that touch become one.
-func joined(o state.Offsets) state.Offsets {
-	out := o[:0]
-	for _, r := range o {
-		if n := len(out); n > 0 && r.Start <= out[n-1].End {
-			out[n-1].End = max(out[n-1].End, r.End)
-			continue
-		}
-		out = append(out, r)
 	}
 	return out
 }

@@ -122,7 +122,7 @@ func (b *Broker) describePartition(view *state.View, m *state.Partition, p *part
 	if p == nil {
 		return d
 	}
-	for _, x := range p.damaged.all() {
+	for _, x := range p.past.Damage() {
 		d.Ranges = append(d.Ranges, protocol.RangeDescription{
 			Epoch: m.Epoch, Start: x.From, End: x.To, Status: "DAMAGED", Stores: []string{d.Owner},
 			Detail: fmt.Sprintf("%s at byte %d: %v", x.File, x.At, x.Err),
@@ -224,7 +224,7 @@ func (s *subscription) describe() protocol.SubPartition {
 	case s.gapSince != 0:
 		left := (s.gapSince + int64(s.b.cfg.GapWait) - s.now()) / 1e9
 		d.State = fmt.Sprintf("waiting at a gap: the messages [%d, %d) may come back%s; passes it in %d s",
-			s.gap.from, s.gap.to, s.part.b.maybeWith(s.part, s.gap.from), max(left, 0))
+			s.gap.Start, s.gap.End, s.part.b.maybeWith(s.part, s.gap.Start), max(left, 0))
 	case s.away != nil:
 		d.State = fmt.Sprintf("waiting for broker %s, which is away and holds the messages [%d, %d)", strings.Join(s.away.Brokers, " or "), s.away.From, s.away.To)
 	case d.State == "ready" && e.Fresh >= end && e.Waiting == 0:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/danubemq/danube/broker/dispatch"
+	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -14,7 +15,7 @@ import (
 
 // wireError is the one place where Go errors become error codes.
 func (b *Broker) wireError(err error) *protocol.Error {
-	if away, ok := errors.AsType[*awayError](err); ok { // whatever the broker answered that was asked last
+	if away, ok := errors.AsType[*history.AwayError](err); ok { // whatever the broker answered that was asked last
 		return protocol.Errorf(protocol.CodePending, "%s", away.Error())
 	}
 	if pe, ok := errors.AsType[*protocol.Error](err); ok {
@@ -34,7 +35,7 @@ func (b *Broker) wireError(err error) *protocol.Error {
 		{dispatch.ErrStale, protocol.CodeStaleGeneration},
 		{dispatch.ErrUnknownConsumer, protocol.CodeBadHandle},
 		{dispatch.ErrCumulative, protocol.CodeBadRequest},
-		{errStale, protocol.CodePending},
+		{history.ErrStale, protocol.CodePending},
 		{context.DeadlineExceeded, protocol.CodeTimeout},
 		{context.Canceled, protocol.CodeShuttingDown},
 	}); e != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -115,16 +116,25 @@ func (b *Broker) Abandon() error { return b.shut(nil) }
 // BrokerName is how people call a store.
 func (b *Broker) BrokerName(id state.StoreID) string { return b.brokerName(id) }
 
-// HoldHistory keeps the historian from a partition.
-func (b *Broker) HoldHistory(topic string, n int) {
+// HoldHistory has nothing brought here for a partition, unless something is being brought: then it says no.
+func (b *Broker) HoldHistory(topic string, n int) bool {
 	m := b.Partition(topic, n)
-	b.historian.mu.Lock()
-	defer b.historian.mu.Unlock()
-	b.historian.busy[partitionKey{m.Topic, m.Number}] = true
+	_, free := b.history.Keep(partitionKey{m.Topic, m.Number}.id())
+	return free
 }
 
 // ReadHeld is what this broker answers another that asks for offsets of partition 0 from one on.
 func (b *Broker) ReadHeld(ctx context.Context, topic string, from uint64, returned bool) ([]byte, error) {
-	m := b.Partition(topic, 0)
-	return b.readHeld(ctx, &fetchArg{partitionArg: argOf(m), From: from, To: 1 << 50, Max: pageBytes, Index: b.meta.View().Index(), Returned: returned})
+	body, err := protocol.EncodeBody(&struct {
+		calls.Partition
+		From     uint64 `msgpack:"f"`
+		To       uint64 `msgpack:"to"`
+		Max      int    `msgpack:"m"`
+		Index    uint64 `msgpack:"i"`
+		Returned bool   `msgpack:"r"`
+	}{calls.Of(b.Partition(topic, 0)), from, 1 << 50, 1 << 20, b.meta.View().Index(), returned})
+	if err != nil {
+		return nil, err
+	}
+	return b.history.Fetch(ctx, body)
 }

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/storage"
@@ -58,8 +59,8 @@ func (b *Broker) fetch(ctx context.Context, q *protocol.Fetch) (*protocol.FetchO
 	if err != nil {
 		return nil, noView, err
 	}
-	r := p.reader(ctx, from)
-	r.once = true
+	r := p.past.Reader(ctx, from)
+	r.Once = true
 	defer r.Close()
 	wake := make(chan struct{}, 1)
 	defer p.log.Watch(wake)()
@@ -74,10 +75,10 @@ func (b *Broker) fetch(ctx context.Context, q *protocol.Fetch) (*protocol.FetchO
 			return ok, p.withoutRepeats(ok, view), nil
 		case !errors.Is(err, storage.ErrEnd):
 			out := ok
-			if !errors.Is(err, errStale) {
+			if !errors.Is(err, history.ErrStale) {
 				out, err = b.fetchGap(p, ok, err)
 			}
-			if !errors.Is(err, errStale) || stale == staleTries {
+			if !errors.Is(err, history.ErrStale) || stale == staleTries {
 				return out, noView, err
 			}
 			stale++
@@ -127,16 +128,16 @@ func (p *partition) withoutRepeats(ok *protocol.FetchOK, view storage.View) stor
 func (b *Broker) fetchGap(p *partition, ok *protocol.FetchOK, err error) (*protocol.FetchOK, error) {
 	var gap *storage.Gap
 	if damaged, is := errors.AsType[*storage.Damage](err); is {
-		p.sawDamage(*damaged)
+		p.past.SawDamage(*damaged)
 		ok.Next, ok.GapStatus = damaged.To, "damaged"
 		return ok, nil
 	}
 	if !errors.As(err, &gap) {
 		return nil, err
 	}
-	status, to, accepted, known := p.gapAt(gap.From, gap.To)
+	status, to, accepted, known := p.past.GapAt(gap.From, gap.To)
 	if !known {
-		return nil, errStale
+		return nil, history.ErrStale
 	}
 	ok.Next, ok.GapStatus = to, "none"
 	switch status {
@@ -144,7 +145,7 @@ func (b *Broker) fetchGap(p *partition, ok *protocol.FetchOK, err error) (*proto
 		if away := b.mayReturn(p, gap.From, to); away != nil && !accepted {
 			return nil, away
 		}
-		ok.GapStatus = p.orphanStatus(gap.From)
+		ok.GapStatus = p.past.OrphanStatus(gap.From)
 	case state.RangeLost:
 		ok.GapStatus = "lost"
 	}
@@ -165,27 +166,12 @@ func (b *Broker) mayReturn(p *partition, offset, to uint64) error {
 		return nil
 	}
 	now := b.cfg.Now()
-	if now.Sub(p.past.cameTo(rg.Start, now)) >= b.cfg.GapWait {
+	if now.Sub(p.past.CameTo(rg.Start, now)) >= b.cfg.GapWait {
 		return nil
 	}
-	away := &awayError{From: offset, To: to, Err: errors.New("they may come back with it")}
+	away := &history.AwayError{From: offset, To: to, Err: errors.New("they may come back with it")}
 	for _, id := range rg.Stores {
 		away.Brokers = append(away.Brokers, b.brokerName(id))
 	}
 	return away
-}
-
-// cameTo returns when a reader first came to an ORPHANED range.
-func (x *past) cameTo(start uint64, now time.Time) time.Time {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.orphaned == nil {
-		x.orphaned = map[uint64]time.Time{}
-	}
-	at, ok := x.orphaned[start]
-	if !ok {
-		x.orphaned[start] = now
-		return now
-	}
-	return at
 }

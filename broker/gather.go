@@ -2,12 +2,11 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/danubemq/danube/meta"
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -74,7 +73,7 @@ func (b *Broker) gather(ctx context.Context, view *state.View, t *state.Topic, p
 	for owner, numbers := range owners {
 		asked.Go(func() { // returns when the owner has answered, or its time is over
 			q := &hereArg{Topic: t.ID[:], Partitions: numbers, Subscriptions: subs, Index: view.Index()}
-			a, err := errand[hereArg, hereAnswer]{op: opDescribe, here: (*Broker).describeHere}.on(ctx, b, owner, q)
+			a, err := calls.Errand[hereArg, hereAnswer]{Op: opDescribe, Here: b.describeHere}.On(ctx, b.peers, owner, q)
 			g.add(owner, numbers, a, err)
 		})
 	}
@@ -182,6 +181,10 @@ func (b *Broker) describeHere(ctx context.Context, q *hereArg) (*hereAnswer, err
 	return out, nil
 }
 
+// catchUp is how long a request waits until this broker has applied what the
+// caller knows.
+const catchUp = time.Second
+
 // topicOf returns a topic by its id, as of an index of the metadata.
 func (b *Broker) topicOf(ctx context.Context, id []byte, index uint64) (*state.Topic, error) {
 	wait, cancel := context.WithTimeout(ctx, catchUp)
@@ -200,64 +203,6 @@ func (b *Broker) topicOf(ctx context.Context, id []byte, index uint64) (*state.T
 	}
 	return t, nil
 }
-
-// errand is something that a broker does for the one that was asked: the peer
-// request, how long it may take (default callTime), and what carries it out there.
-type errand[Q, A any] struct {
-	op    string
-	limit time.Duration
-	here  func(*Broker, context.Context, *Q) (*A, error)
-}
-
-// on has a broker do it; this one does it by a call.
-func (e errand[Q, A]) on(ctx context.Context, b *Broker, store state.StoreID, q *Q) (*A, error) {
-	orDefault(&e.limit, callTime)
-	ctx, cancel := context.WithTimeout(ctx, e.limit)
-	defer cancel()
-	if store == b.self().Store {
-		return e.here(b, ctx, q)
-	}
-	return callPeerLong[A](ctx, b, store, e.op, q)
-}
-
-// onOwners has every owner of a topic's partitions do it, side by side.
-func (e errand[Q, A]) onOwners(ctx context.Context, b *Broker, t *state.Topic, q *Q) ([]*A, error) {
-	owners := ownersOf(b.meta.View(), t)
-	answers, errs := make([]*A, len(owners)), make([]error, len(owners))
-	var asked sync.WaitGroup
-	for i, owner := range owners {
-		asked.Go(func() { answers[i], errs[i] = e.on(ctx, b, owner, q) }) // returns with the answer
-	}
-	asked.Wait()
-	return answers, errors.Join(errs...)
-}
-
-// onLeader has the leader do it. Where leadership has moved, it is looked up
-// again a few times.
-func (e errand[Q, A]) onLeader(ctx context.Context, b *Broker, q *Q) (*A, error) {
-	var last error
-	for range leaderTries {
-		leader, ok := b.meta.Leader()
-		if !ok {
-			last = protocol.Errorf(protocol.CodeNoLeader, "no leader is known")
-		} else {
-			a, err := e.on(ctx, b, leader.Store, q)
-			if err == nil || !errors.Is(err, meta.ErrNotLeader) && !errors.Is(err, protocol.Errorf(protocol.CodeNoLeader, "")) {
-				return a, err
-			}
-			last = err
-		}
-		if wait(ctx, leaderPause); ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, last
-}
-
-const (
-	leaderTries = 10
-	leaderPause = 200 * time.Millisecond
-)
 
 // ownerOf returns the store that serves a partition of a topic.
 func (b *Broker) ownerOf(t *state.Topic, n int) (state.StoreID, error) {

@@ -22,7 +22,7 @@ func (b *Broker) degraded() []string {
 	}
 	damaged := 0
 	for _, p := range b.reliable() {
-		if len(p.damaged.all()) > 0 {
+		if len(p.past.Damage()) > 0 {
 			damaged++
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/broker/dispatch"
+	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
@@ -16,7 +17,7 @@ import (
 // the stretch it read last. Nobody else touches it.
 type loop struct {
 	s        *subscription
-	reader   *reader
+	reader   *history.Reader
 	stop     func() // ends the watch on the log
 	timer    *time.Timer
 	view     storage.View // whole batches
@@ -35,7 +36,7 @@ var noView storage.View
 const readBytes = 512 << 10
 
 func newLoop(s *subscription) *loop {
-	l := &loop{s: s, reader: s.part.reader(s.b.ctx, 0), timer: time.NewTimer(time.Hour)}
+	l := &loop{s: s, reader: s.part.past.Reader(s.b.ctx, 0), timer: time.NewTimer(time.Hour)}
 	l.timer.Stop()
 	l.stop = s.part.log.Watch(s.wake)
 	return l
@@ -65,7 +66,7 @@ func (l *loop) deliver(step dispatch.Step) {
 	}
 	s := l.s
 	s.mu.Lock()
-	s.gapSince, s.gap, s.away = 0, span{}, nil
+	s.gapSince, s.gap, s.away = 0, dispatch.Range{}, nil
 	l.orders = s.d.Offer(step, dispatch.Batch{Base: b.Base(), Count: uint32(b.Count())}, s.now(), l.orders[:0])
 	if len(l.orders) > 0 {
 		s.changedQuietly()
@@ -122,7 +123,7 @@ func (l *loop) readFailed(step dispatch.Step, err error) {
 		gap     *storage.Gap
 		trimmed *storage.Trimmed
 		damaged *storage.Damage
-		away    *awayError
+		away    *history.AwayError
 	)
 	switch {
 	case errors.Is(err, storage.ErrEnd):
@@ -132,11 +133,11 @@ func (l *loop) readFailed(step dispatch.Step, err error) {
 	case errors.As(err, &gap):
 		l.gap(step, gap.From, gap.To)
 	case errors.As(err, &damaged):
-		l.s.part.sawDamage(*damaged)
+		l.s.part.past.SawDamage(*damaged)
 		l.orphaned(step, damaged.From, damaged.To, "damaged", err)
 	case errors.As(err, &away):
 		l.absent(step, away)
-	case errors.Is(err, errStale):
+	case errors.Is(err, history.ErrStale):
 		l.wait(min(step.Until, l.s.now()+int64(staleWait)))
 	case errors.Is(err, storage.ErrClosed):
 		l.s.close(errShuttingDown)
@@ -148,7 +149,7 @@ func (l *loop) readFailed(step dispatch.Step, err error) {
 
 // absent waits for the broker that holds the messages, however long; describe
 // says which.
-func (l *loop) absent(step dispatch.Step, away *awayError) {
+func (l *loop) absent(step dispatch.Step, away *history.AwayError) {
 	s := l.s
 	s.mu.Lock()
 	if s.away == nil {
@@ -164,12 +165,12 @@ const awayWait = 500 * time.Millisecond
 
 // gap passes offsets that no batch holds, by what the metadata says of them.
 func (l *loop) gap(step dispatch.Step, from, to uint64) {
-	status, to, _, known := l.s.part.gapAt(from, to)
+	status, to, _, known := l.s.part.past.GapAt(from, to)
 	switch {
 	case !known:
 		l.wait(min(step.Until, l.s.now()+int64(staleWait)))
 	case status == state.RangeOrphaned:
-		l.orphaned(step, from, to, l.s.part.orphanStatus(from), nil)
+		l.orphaned(step, from, to, l.s.part.past.OrphanStatus(from), nil)
 	case status == state.RangeLost:
 		l.skip(from, to, "lost", nil)
 	default: // a plain gap: nothing was ever there
@@ -201,13 +202,13 @@ func (l *loop) orphaned(step dispatch.Step, from, to uint64, status string, err 
 		s.gapSince = now
 		s.b.log.Warn("subscription waits at a gap", "subscription", s.name, "partition", s.part.name(), "from", from, "to", to, "status", status, "err", err)
 	}
-	s.gap, s.away = span{from, to}, nil
+	s.gap, s.away = dispatch.Range{Start: from, End: to}, nil
 	until := s.gapSince + int64(s.b.cfg.GapWait)
 	// The metadata are asked behind the lock: whoever fills holes does so behind it too, once they say that the range is back.
-	what, _, accepted, known := s.part.gapAt(from, to)
+	what, _, accepted, known := s.part.past.GapAt(from, to)
 	back := status == "orphaned" && (!known || what != state.RangeOrphaned)
 	if !back && (now >= until || known && accepted) {
-		s.gapSince, s.gap = 0, span{}
+		s.gapSince, s.gap = 0, dispatch.Range{}
 		s.skipped += to - from
 		s.d.Hole(dispatch.Range{Start: from, End: to})
 		s.changedQuietly()

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
@@ -23,6 +24,7 @@ import (
 // alone has all of it, and nobody to talk to.
 type membership struct {
 	cluster    *cluster.Cluster
+	peers      *calls.Peers
 	controller *cluster.Controller
 	formation  cluster.Formation
 	peersOpen  atomic.Pointer[cluster.Cluster] // cluster, for those who ask during the start
@@ -165,6 +167,7 @@ func (b *Broker) openMeta(ctx context.Context) error {
 	if b.meta, err = meta.Open(ctx, cfg); err != nil {
 		return err
 	}
+	b.peers = &calls.Peers{Cluster: b.cluster, Meta: b.meta, Self: cfg.Store}
 	b.metaOpen.Store(true)
 	b.cluster.Opened(b.meta)
 	if err := b.meta.WaitReady(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/storage"
@@ -92,7 +93,7 @@ func wait(ctx context.Context, d time.Duration) {
 // still this broker's, paused, and either no hand-over was ever proposed or the
 // metadata say that it will not happen.
 func (b *Broker) giveAway(ctx context.Context, p *partition, m *state.Partition) error {
-	q := &prepareArg{partitionArg: argOf(m), Move: m.Move, End: m.Floor}
+	q := &prepareArg{Partition: calls.Of(m), Move: m.Move, End: m.Floor}
 	if p.log != nil {
 		var err error
 		if q.End, err = p.log.Pause(); err != nil {
@@ -106,7 +107,7 @@ func (b *Broker) giveAway(ctx context.Context, p *partition, m *state.Partition)
 	// What was acknowledged so far is committed meanwhile; the rest follows under the next epoch.
 	var flushing sync.WaitGroup
 	flushing.Go(func() { b.cursors.flush(ctx) })
-	_, err := callPeer[prepareAnswer](ctx, b, m.Target.Store, opPrepare, q)
+	_, err := calls.AskSoon[prepareAnswer](ctx, b.peers, m.Target.Store, opPrepare, q)
 	b.cfg.At("move.prepared")
 	flushing.Wait()
 	if err != nil {
@@ -169,8 +170,8 @@ func (b *Broker) letGo(ctx context.Context, p *partition, m *state.Partition, ep
 		for i := 0; i < settleRounds && p.unsettled(); i++ {
 			b.cursors.flush(settle)
 		}
-		q := &settledArg{partitionArg: partitionArg{Topic: m.Topic[:], Partition: m.Number, Epoch: epoch}, Index: b.meta.View().Index()}
-		if _, err := callPeer[struct{}](settle, b, m.Target.Store, opSettled, q); err != nil {
+		q := &settledArg{Partition: calls.Partition{Topic: m.Topic[:], Number: m.Number, Epoch: epoch}, Index: b.meta.View().Index()}
+		if _, err := calls.AskSoon[struct{}](settle, b.peers, m.Target.Store, opSettled, q); err != nil {
 			b.log.Debug("new owner not told that cursors are settled", "partition", p.name(), "err", err)
 		}
 		cancel()

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/storage"
@@ -41,7 +42,7 @@ func (b *Broker) openPartitions(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open partitions: %w", err)
 	}
-	b.markDamage(ctx, all)
+	b.history.MarkDamage(ctx, damageOf(all))
 	view = b.meta.View()
 	b.beginAll(view, all, errs)
 	b.reportUnknown(view)
@@ -115,7 +116,7 @@ func (b *Broker) recover(ctx context.Context, t *state.Topic, p *state.Partition
 		return r, nil
 	}
 	b.mayHaveFiles(partitionKey{p.Topic, p.Number})
-	log, what, err := b.archive.own(ctx, b.facts(t, p))
+	log, what, err := b.history.Own(ctx, history.Facts(t, p, b.self().Store))
 	if err != nil {
 		return recovered{}, fmt.Errorf("recover %s:%d: %w", t.Name, p.Number, err)
 	}
@@ -132,40 +133,15 @@ func (b *Broker) foreign(p *state.Partition) bool {
 	return r != nil && !slices.Contains(r.Stores, b.self().Store)
 }
 
-// facts are what the metadata says of a partition, as the store takes it. An
-// open range of other stores is left out: nothing of it is here. Then what was
-// acknowledged is expected here only as far as a range says where it lies: what
-// is ORPHANED above is known to be missing, and no damage of this disk.
-func (b *Broker) facts(t *state.Topic, p *state.Partition) storage.Facts {
-	f := storage.Facts{
-		ID:    storage.PartitionID{Topic: p.Topic, Partition: p.Number},
-		Topic: t.Name, LogStart: p.LogStart, Floor: p.Floor,
-	}
-	self := b.self().Store
-	held, open := uint64(0), false
-	for i := range p.Ranges {
-		r := &p.Ranges[i]
-		here := slices.Contains(r.Stores, self)
-		switch {
-		case r.Status == state.RangeOpen && !here:
-			continue
-		case r.Status == state.RangeOpen:
-			open = true
-		case r.Status == state.RangeSealed:
-			held = r.End
+// damageOf is what recovery found damaged, by partition.
+func damageOf(all []recovered) map[storage.PartitionID][]storage.Damage {
+	out := map[storage.PartitionID][]storage.Damage{}
+	for _, r := range all {
+		if len(r.what.Damaged) > 0 {
+			out[storage.PartitionID{Topic: r.meta.Topic, Partition: r.meta.Number}] = r.what.Damaged
 		}
-		out := storage.Range{
-			Start: r.Start, End: r.End, Open: r.Status == state.RangeOpen, Status: storage.Status(r.Status), Away: !here,
-		}
-		for _, e := range r.Epochs {
-			out.Epochs = append(out.Epochs, storage.EpochStart{Epoch: e.Epoch, Start: e.Start})
-		}
-		f.Ranges = append(f.Ranges, out)
 	}
-	if !open {
-		f.Floor = min(f.Floor, held)
-	}
-	return f
+	return out
 }
 
 // tailInDoubt reports whether damage reaches the end that was found.
@@ -212,7 +188,7 @@ func (b *Broker) beginEpoch(view *state.View, r recovered) error {
 		return b.notMine(view, t, p)
 	}
 	part := &partition{
-		b: b, key: partitionKey{id, n}, topic: t.Name, settings: t.Settings, epoch: p.Epoch, log: log, damaged: damages{list: r.what.Damaged}, block: minBlock,
+		b: b, key: partitionKey{id, n}, topic: t.Name, settings: t.Settings, epoch: p.Epoch, log: log, block: minBlock,
 		subs: map[string]*subscription{}, producers: map[*producer]struct{}{},
 	}
 	part.cursorEpoch.Store(p.Epoch)
@@ -224,8 +200,8 @@ func (b *Broker) beginEpoch(view *state.View, r recovered) error {
 			return fmt.Errorf("begin epoch %d of %s: %w", p.Epoch, part.name(), err)
 		}
 		part.ranges.Store(&p.Ranges[0])
-		log.SetRanges(b.facts(t, p).Ranges)
-		part.past.known = p.Ranges
+		log.SetRanges(history.Facts(t, p, b.self().Store).Ranges)
+		part.past = b.history.Partition(history.Serving{Meta: p, Topic: t.Name, Log: log, Damaged: r.what.Damaged}, part)
 		part.raise(p.Ceiling, part.block)
 	}
 	b.mu.Lock()
@@ -301,6 +277,6 @@ func (b *Broker) openEpoch(ctx context.Context, t *state.Topic, r recovered) err
 		return r.unlessRefused(protocol.Errorf(protocol.CodeNotReady, "open %s:%d: %v", t.Name, r.meta.Number, err))
 	}
 	b.cfg.At("takeover.opened")
-	b.markDamage(ctx, []recovered{r})
+	b.history.MarkDamage(ctx, damageOf([]recovered{r}))
 	return nil
 }

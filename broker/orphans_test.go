@@ -322,7 +322,7 @@ func TestOwnTailIsTakenBack(t *testing.T) {
 	lost, owner := f.takenOver("mine")
 	c := f.dial(owner)
 	sendNumbered(t, c, "mine", 200, 250)
-	f.nodes[owner].HoldHistory("mine", 0)
+	eventually(t, "no history is brought", func() bool { return f.nodes[owner].HoldHistory("mine", 0) })
 	f.start(lost)
 	eventually(t, "the broker is back", func() bool {
 		s, err := c.Admin().Status(t.Context())
@@ -438,7 +438,7 @@ func TestStoreGivesWhatIsListedAlone(t *testing.T) {
 	publish(t, f.dial(0), "fenced", 0, 50)
 	lost, owner := f.takenOver("fenced")
 	other := 3 - lost - owner
-	f.nodes[owner].HoldHistory("fenced", 0)
+	eventually(t, "no history is brought", func() bool { return f.nodes[owner].HoldHistory("fenced", 0) })
 	f.start(lost)
 	for name, test := range map[string]struct {
 		of       int

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -139,7 +140,7 @@ func (b *Broker) follow(ctx context.Context, view *state.View, p *partition) {
 	case m.State == state.Sealing:
 		b.moveBeside(ctx, p, m)
 	case p.log != nil && len(m.Ranges) > 0 && p.ranges.Swap(&m.Ranges[0]) != &m.Ranges[0]:
-		p.log.SetRanges(b.facts(t, m).Ranges)
+		p.log.SetRanges(history.Facts(t, m, b.self().Store).Ranges)
 	}
 }
 
@@ -305,7 +306,7 @@ func (b *Broker) deleteStruck(view *state.View) {
 		if busy {
 			continue
 		}
-		if err := b.archive.remove(key); err != nil {
+		if err := b.history.Remove(key.id()); err != nil {
 			b.log.Warn("files of a partition that lies elsewhere now are not removed, trying again", "topic", key.topic, "partition", key.n, "err", err)
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
@@ -20,6 +21,11 @@ type partitionKey struct {
 	n     uint32
 }
 
+// id is the partition as the store names it.
+func (k partitionKey) id() storage.PartitionID {
+	return storage.PartitionID{Topic: k.topic, Partition: k.n}
+}
+
 // partition is a partition this broker owns and serves under one epoch.
 type partition struct {
 	b        *Broker
@@ -29,12 +35,11 @@ type partition struct {
 	epoch    uint64
 	log      *storage.Log // nil for a non-reliable topic
 	live     *fanout      // of a non-reliable topic
-	damaged  damages
 	extendAt atomic.Uint64
 	block    uint64 // offsets per extension of the ceiling; guarded by the ceiling keeper
 
 	ranges atomic.Pointer[state.Range] // the first of those the log was told of last: lists are never changed in place
-	past   past
+	past   *history.Partition          // nil for a non-reliable topic
 	passing
 
 	mu        sync.Mutex      // guards what follows

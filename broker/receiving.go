@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
+	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -38,7 +40,7 @@ const (
 
 // prepareArg asks a broker to get ready for a partition.
 type prepareArg struct {
-	partitionArg
+	calls.Partition
 	Move     uint64 `msgpack:"m"`
 	End      uint64 `msgpack:"x"`
 	Sessions []byte `msgpack:"s"` // the producer table at End
@@ -48,7 +50,7 @@ type prepareAnswer struct{}
 
 // servePrepare gets ready to own a partition.
 func (b *Broker) servePrepare(ctx context.Context, q *prepareArg) (*prepareAnswer, error) {
-	key, err := q.key()
+	key, err := keyOf(&q.Partition)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +142,7 @@ func (b *Broker) prepareLog(ctx context.Context, t *state.Topic, x *prepared, se
 	if last := sealed.OpenRange(); last != nil {
 		last.Stores = []state.StoreID{b.self().Store} // it is empty, and so here as it is there
 	}
-	log, what, err := b.archive.own(ctx, b.facts(t, sealed))
+	log, what, err := b.history.Own(ctx, history.Facts(t, sealed, b.self().Store))
 	if err != nil {
 		return fmt.Errorf("open the log of %s:%d: %w", t.Name, x.meta.Number, err)
 	}
@@ -268,13 +270,13 @@ func (p *partition) settled(ctx context.Context) error {
 // settledArg says that the last cursors of a partition's owner before are
 // committed in what an index of the metadata shows.
 type settledArg struct {
-	partitionArg
+	calls.Partition
 	Index uint64 `msgpack:"i"`
 }
 
 // serveSettled lets subscriptions begin.
 func (b *Broker) serveSettled(ctx context.Context, q *settledArg) (*struct{}, error) {
-	key, err := q.key()
+	key, err := keyOf(&q.Partition)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func TestRetentionCommitsBeforeItDeletes(t *testing.T) {
 // made LOST by command, and only then passed (R18).
 func TestRetentionPassesDamage(t *testing.T) {
 	b, p := bounded(t)
-	p.sawDamage(storage.Damage{From: 3, To: 5, File: "f", Err: errors.New("bad")})
+	p.past.SawDamage(storage.Damage{From: 3, To: 5, File: "f", Err: errors.New("bad")})
 	status := func(offset uint64) state.RangeStatus {
 		return b.meta.View().Partition(p.key.topic, 0).Range(offset).Status
 	}
@@ -93,65 +93,5 @@ func TestRetentionPassesDamage(t *testing.T) {
 	m := b.meta.View().Partition(p.key.topic, 0)
 	if m.LogStart < 40 || p.log.Start() != m.LogStart || len(m.Ranges) != 1 {
 		t.Errorf("the log starts at %d, committed is %d with ranges %+v", p.log.Start(), m.LogStart, m.Ranges)
-	}
-}
-
-// What could not be committed is tried again, what is committed is not, and an
-// owner whose epoch is over decides nothing (R4).
-func TestDamageIsCommittedOnce(t *testing.T) {
-	b, p := bounded(t)
-	if !p.damaged.found(storage.Damage{From: 3, To: 5, File: "f", Err: errors.New("bad")}) { // without waking the keeper
-		t.Fatal("known already")
-	}
-	status := func() state.RangeStatus { return b.meta.View().Partition(p.key.topic, 0).Range(3).Status }
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if left := b.damage.reconcile(gone); !left || status() != state.RangeOpen {
-		t.Errorf("without a commit: left %t, %v", left, status())
-	}
-	p.epoch--
-	if left := b.damage.reconcile(t.Context()); left || status() != state.RangeOpen {
-		t.Errorf("under an old epoch: left %t, %v", left, status())
-	}
-	p.epoch++
-	if left := b.damage.reconcile(t.Context()); left || status() != state.RangeOrphaned {
-		t.Errorf("then: left %t, %v", left, status())
-	}
-	before := b.meta.View().Hash()
-	index := b.meta.View().Index()
-	if left := b.damage.reconcile(t.Context()); left || b.meta.View().Index() != index || b.meta.View().Hash() != before {
-		t.Errorf("once more: left %t, index %d after %d", left, b.meta.View().Index(), index)
-	}
-}
-
-// What is committed already is not committed again, and what nobody may decide yet waits.
-func TestUnmarkedDamage(t *testing.T) {
-	m := &state.Partition{Epoch: 4, Ranges: []state.Range{
-		{Start: 10, End: 20, Status: state.RangeSealed}, {Start: 20, End: 30, Status: state.RangeOrphaned},
-		{Start: 40, End: 50, Status: state.RangeLost}, {Start: 50, End: 60, Status: state.RangeSealed}, {Start: 60, Status: state.RangeOpen},
-	}}
-	for name, test := range map[string]struct {
-		from, to uint64
-		want     [][2]uint64
-	}{
-		"inside of one range":                 {12, 14, [][2]uint64{{12, 14}}},
-		"known already":                       {20, 30, nil},
-		"lost already":                        {40, 50, nil},
-		"in a plain gap and below the start":  {0, 10, nil},
-		"partly known":                        {15, 25, [][2]uint64{{15, 20}}},
-		"over all of it, the open one too":    {0, 70, [][2]uint64{{10, 20}, {50, 60}, {60, 70}}},
-		"nothing, as of a file without bytes": {12, 12, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := unmarked(m, storage.Damage{From: test.from, To: test.to})
-			if len(got) != len(test.want) {
-				t.Fatalf("%+v", got)
-			}
-			for i, w := range test.want {
-				if g := got[i]; g.From != w[0] || g.To != w[1] || g.Epoch != 4 || g.Status != state.RangeOrphaned {
-					t.Errorf("%+v, want %v", g, w)
-				}
-			}
-		})
 	}
 }

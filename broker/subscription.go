@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/broker/dispatch"
+	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
@@ -31,13 +32,13 @@ type subscription struct {
 	lastID    dispatch.ConsumerID
 	running   bool
 	closed    bool
-	why       *protocol.Error // closed because
-	dirty     bool            // in the committer's list
-	confirms  []confirm       // waiting for the delta after the one that is out
-	skipped   uint64          // messages passed over: lost, damaged, trimmed
-	gapSince  int64           // when it came to the gap it waits at, Unix ns; 0: none
-	gap       span            // where that is
-	away      *awayError      // what it waits for lies on brokers that are away; nil: nothing does
+	why       *protocol.Error    // closed because
+	dirty     bool               // in the committer's list
+	confirms  []confirm          // waiting for the delta after the one that is out
+	skipped   uint64             // messages passed over: lost, damaged, trimmed
+	gapSince  int64              // when it came to the gap it waits at, Unix ns; 0: none
+	gap       dispatch.Range     // where that is
+	away      *history.AwayError // what it waits for lies on brokers that are away; nil: nothing does
 }
 
 // consumer is a consumer of a subscription on one partition over one connection.

@@ -188,7 +188,7 @@ func TestTakeoverRaisesNoAlarmForWhatWasNeverHere(t *testing.T) {
 	publish(t, f.dial(0), topic, 0, 10)
 	for _, n := range f.nodes {
 		eventually(t, "the topic", func() bool { return n.Partition(topic, 0) != nil })
-		n.HoldHistory(topic, 0)
+		eventually(t, "no history is brought", func() bool { return n.HoldHistory(topic, 0) })
 	}
 	// There and back at once, before anything is copied: all of it lies on the owner alone.
 	for i, to := range []int{(owner + 1) % 3, owner} {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -49,7 +50,7 @@ func (b *Broker) topicKnown(ctx context.Context, full string) (*state.Topic, err
 		return t, nil
 	}
 	if _, leads := b.meta.Leading(); !leads {
-		ctx, cancel := context.WithTimeout(ctx, callTime)
+		ctx, cancel := context.WithTimeout(ctx, calls.Limit)
 		defer cancel()
 		if err := b.meta.Barrier(ctx); err != nil {
 			return nil, fmt.Errorf("look up topic %s: %w", full, err)
@@ -190,7 +191,7 @@ func (b *Broker) bury(ctx context.Context, t *state.Topic) error {
 			b.retire(p, deletedTopic(t.Name))
 		}
 		b.dropPrepared(func(k partitionKey, _ *prepared) bool { return k == key })
-		if err := b.archive.remove(key); err != nil {
+		if err := b.history.Remove(key.id()); err != nil {
 			return fmt.Errorf("remove data of %s:%d: %w", t.Name, n, err)
 		}
 	}
@@ -266,7 +267,7 @@ func (b *Broker) positions(ctx context.Context, t *state.Topic, at protocol.Posi
 func (b *Broker) position(ctx context.Context, key partitionKey, at protocol.Position) (uint64, error) {
 	m := b.meta.View().Partition(key.topic, key.n)
 	if m != nil && m.Owner.Store != b.self().Store {
-		a, err := callPeer[positionAnswer](ctx, b, m.Owner.Store, opPosition, &positionArg{partitionArg: argOf(m), At: at})
+		a, err := calls.AskSoon[positionAnswer](ctx, b.peers, m.Owner.Store, opPosition, &positionArg{Partition: calls.Of(m), At: at})
 		if err != nil {
 			return 0, fmt.Errorf("find the position on partition %d: %w", key.n, err)
 		}
@@ -345,8 +346,8 @@ func (b *Broker) resetCursors(ctx context.Context, t *state.Topic, name string, 
 		done = append(done, r)
 	}
 	q := &resetArg{usersArg: usersArg{Topic: t.ID[:], Subscription: name, Index: b.meta.View().Index()}, ID: m.ID, Entries: done}
-	e := errand[resetArg, protocol.Done]{op: opReset, here: (*Broker).resetHere}
-	if _, err := e.onOwners(ctx, b, t, q); err != nil {
+	e := calls.Errand[resetArg, protocol.Done]{Op: opReset, Here: b.resetHere}
+	if _, err := e.OnEach(ctx, b.peers, ownersOf(b.meta.View(), t), q); err != nil {
 		b.log.Info("a broker follows the reset of a subscription a little later", "topic", t.Name, "subscription", name, "err", err)
 	}
 	return lost, nil
@@ -450,7 +451,7 @@ type usersAnswer struct {
 // consumersEverywhere counts consumers on all brokers.
 func (b *Broker) consumersEverywhere(ctx context.Context, t *state.Topic, subscription string) (n int, err error) {
 	q := &usersArg{Topic: t.ID[:], Subscription: subscription, Index: b.meta.View().Index()}
-	answers, err := errand[usersArg, usersAnswer]{op: opUsers, here: (*Broker).usersHere}.onOwners(ctx, b, t, q)
+	answers, err := calls.Errand[usersArg, usersAnswer]{Op: opUsers, Here: b.usersHere}.OnEach(ctx, b.peers, ownersOf(b.meta.View(), t), q)
 	for _, a := range answers {
 		if a != nil {
 			n += a.Consumers
@@ -492,7 +493,7 @@ type endArg struct {
 // what they acknowledged committed: whoever attaches next begins there.
 func (b *Broker) endSubscription(ctx context.Context, t *state.Topic, m *state.Subscription, why *protocol.Error) error {
 	q := &endArg{usersArg: usersArg{Topic: t.ID[:], Subscription: m.Name, Index: b.meta.View().Index()}, ID: m.ID, Code: why.Code, Why: why.Text}
-	_, err := errand[endArg, protocol.Done]{op: opEnd, here: (*Broker).endHere}.onOwners(ctx, b, t, q)
+	_, err := calls.Errand[endArg, protocol.Done]{Op: opEnd, Here: b.endHere}.OnEach(ctx, b.peers, ownersOf(b.meta.View(), t), q)
 	return err
 }
 

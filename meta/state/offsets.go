@@ -46,6 +46,15 @@ func (o Offsets) Union(p Offsets) Offsets {
 	return out
 }
 
+// Joined makes ranges that ascend by their starts a set, in place: those that touch become one.
+func Joined(ranges []OffsetRange) Offsets {
+	out := Offsets(ranges[:0])
+	for _, r := range ranges {
+		out = out.extend(r)
+	}
+	return out
+}
+
 // extend appends r, whose start is not below that of the last range, to a set that the caller owns.
 func (o Offsets) extend(r OffsetRange) Offsets {
 	if r.Start >= r.End {

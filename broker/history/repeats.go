@@ -1,4 +1,4 @@
-package broker
+package history
 
 import (
 	"cmp"
@@ -64,6 +64,6 @@ func (r *repeats) addAll(data batch.Batch) {
 // offsets returns what was found, as a set.
 func (r *repeats) offsets() state.Offsets {
 	slices.SortFunc(r.found, func(a, b state.OffsetRange) int { return cmp.Compare(a.Start, b.Start) })
-	r.found = joined(r.found)
+	r.found = state.Joined(r.found)
 	return r.found
 }

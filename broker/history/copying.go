@@ -1,4 +1,4 @@
-package broker
+package history
 
 import (
 	"context"
@@ -6,48 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/danubemq/danube/broker/dispatch"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/storage"
 )
 
-// past is what a partition that is served knows of offsets before its epoch.
-type past struct {
-	urgent atomic.Bool          // its history is to be copied here without delay
-	hidden atomic.Pointer[span] // offsets that only their own examination reads
-	since  time.Time            // when the historian first saw it; its goroutine's
-	known  []state.Range        // that subscriptions were told of; the historian's
-
-	mu       sync.Mutex           // guards what follows
-	orphaned map[uint64]time.Time // when a reader first came to each ORPHANED range
-}
-
-// span is the offsets [from, to).
-type span struct{ from, to uint64 }
-
-// historian brings the history of the partitions that this broker serves to
-// this store, and takes back what was ORPHANED (R15, R16). It compares what the
-// metadata say with what is here: what failed or was cut short is simply still
-// different, after a restart too.
-type historian struct {
-	b       *Broker
-	wake    chan struct{}
-	copies  chan struct{} // held by those that copy
-	returns chan struct{} // held by those that take back
-	pace    pacer
-
-	mu     sync.Mutex // guards what follows
-	busy   map[partitionKey]bool
-	retry  map[partitionKey]time.Time
-	judged map[judgement]bool
-}
-
 // judgement says that a run of a store has given all it has of a range.
 type judgement struct {
-	key   partitionKey
+	id    storage.PartitionID
 	start uint64
 	by    state.Owner
 }
@@ -62,24 +29,17 @@ const (
 	lookEvery     = time.Second
 )
 
-func newHistorian(b *Broker) *historian {
-	return &historian{
-		b: b, wake: make(chan struct{}, 1), copies: make(chan struct{}, copiesAtOnce), returns: make(chan struct{}, returnsAtOnce),
-		busy: map[partitionKey]bool{}, retry: map[partitionKey]time.Time{}, judged: map[judgement]bool{},
-	}
-}
-
-// run looks whenever a decision was made, and every second. It returns when ctx
+// bring looks whenever a decision was made, and every second. It returns when ctx
 // ends and its workers have.
-func (h *historian) run(ctx context.Context) {
+func (h *History) bring(ctx context.Context) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var looked uint64
 	for {
-		changed := h.b.meta.Changed()
-		if view := h.b.meta.View(); view.Decided() != looked {
+		changed := h.cfg.Meta.Changed()
+		if view := h.cfg.Meta.View(); view.Decided() != looked {
 			looked = view.Decided()
 			h.look(ctx, view, &workers)
 		}
@@ -89,7 +49,9 @@ func (h *historian) run(ctx context.Context) {
 			looked = 0
 		case <-tick.C:
 			looked = 0
-			h.b.archive.sweep(h.b.cfg.Now())
+			if err := h.archive.sweep(h.cfg.Now()); err != nil {
+				h.cfg.Log.Error("archived logs not closed", "err", err)
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -97,20 +59,20 @@ func (h *historian) run(ctx context.Context) {
 }
 
 // look tells subscriptions what became of offsets, and starts what is due.
-func (h *historian) look(ctx context.Context, view *state.View, workers *sync.WaitGroup) {
-	now := h.b.cfg.Now()
-	var later []*partition
-	for _, p := range h.b.reliable() {
-		m := view.Partition(p.key.topic, p.key.n)
+func (h *History) look(ctx context.Context, view *state.View, workers *sync.WaitGroup) {
+	now := h.cfg.Now()
+	var later []*Partition
+	for _, p := range h.cfg.Serving() {
+		m := view.Partition(p.id.Topic, p.id.Partition)
 		if m == nil || m.Epoch != p.epoch {
 			continue
 		}
 		p.notice(m)
-		if p.past.since.IsZero() {
-			p.past.since = now
-			p.past.urgent.Store(handedOver(view, m, h.b.self().Store))
+		if p.since.IsZero() {
+			p.since = now
+			p.urgent.Store(handedOver(view, m, h.cfg.Self().Store))
 		}
-		if m.State != state.Open || m.Owner != h.b.self() {
+		if m.State != state.Open || m.Owner != h.cfg.Self() {
 			continue
 		}
 		if rg, store := h.returned(view, m); rg != nil {
@@ -118,7 +80,7 @@ func (h *historian) look(ctx context.Context, view *state.View, workers *sync.Wa
 			continue
 		}
 		switch due := h.copyDue(view, p, m, now); {
-		case due && (p.past.urgent.Load() || h.leaving(view, m)):
+		case due && (p.urgent.Load() || h.leaving(view, m)):
 			h.start(ctx, p, h.copies, workers, func(ctx context.Context) error { return h.copyHistory(ctx, p) })
 		case due:
 			later = append(later, p)
@@ -130,10 +92,10 @@ func (h *historian) look(ctx context.Context, view *state.View, workers *sync.Wa
 }
 
 // start runs do beside if a slot is free and nothing else is under way for the partition.
-func (h *historian) start(ctx context.Context, p *partition, slots chan struct{}, workers *sync.WaitGroup, do func(context.Context) error) {
+func (h *History) start(ctx context.Context, p *Partition, slots chan struct{}, workers *sync.WaitGroup, do func(context.Context) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.busy[p.key] || h.b.cfg.Now().Before(h.retry[p.key]) {
+	if h.busy[p.id] || h.cfg.Now().Before(h.retry[p.id]) {
 		return
 	}
 	select {
@@ -141,29 +103,22 @@ func (h *historian) start(ctx context.Context, p *partition, slots chan struct{}
 	default:
 		return
 	}
-	h.busy[p.key] = true
-	workers.Go(func() { // returns when do has; run waits
+	h.busy[p.id] = true
+	workers.Go(func() { // returns when do has; bring waits
 		err := do(ctx)
 		<-slots
 		h.mu.Lock()
-		delete(h.busy, p.key)
-		delete(h.retry, p.key)
+		delete(h.busy, p.id)
+		delete(h.retry, p.id)
 		if err != nil {
-			h.retry[p.key] = h.b.cfg.Now().Add(copyRetry)
+			h.retry[p.id] = h.cfg.Now().Add(copyRetry)
 		}
 		h.mu.Unlock()
-		if err != nil && ctx.Err() == nil && !p.ended() {
-			h.b.log.Warn("history not brought here, trying again", "partition", p.name(), "err", err)
+		if err != nil && ctx.Err() == nil && !p.served.Over() {
+			h.cfg.Log.Warn("history not brought here, trying again", "partition", p.name(), "err", err)
 		}
 		notify(h.wake)
 	})
-}
-
-// ended reports whether the partition is served no more.
-func (p *partition) ended() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.over != nil
 }
 
 // lacks reports whether a range is sealed and lies only in other stores.
@@ -172,12 +127,12 @@ func lacks(r *state.Range, self state.StoreID) bool {
 }
 
 // copyDue reports whether history of a partition is to be copied here now.
-func (h *historian) copyDue(view *state.View, p *partition, m *state.Partition, now time.Time) bool {
-	self := h.b.self().Store
+func (h *History) copyDue(view *state.View, p *Partition, m *state.Partition, now time.Time) bool {
+	self := h.cfg.Self().Store
 	if !slices.ContainsFunc(m.Ranges, func(r state.Range) bool { return lacks(&r, self) }) {
 		return false
 	}
-	return p.past.urgent.Load() || now.Sub(p.past.since) >= h.b.cfg.Peers.CopyDelay || h.leaving(view, m)
+	return p.urgent.Load() || now.Sub(p.since) >= h.cfg.CopyDelay || h.leaving(view, m)
 }
 
 // handedOver reports whether the store that has the newest history goes on: it
@@ -195,8 +150,8 @@ func handedOver(view *state.View, m *state.Partition, self state.StoreID) bool {
 }
 
 // leaving reports whether a store that is being drained holds history that is not here.
-func (h *historian) leaving(view *state.View, m *state.Partition) bool {
-	self := h.b.self().Store
+func (h *History) leaving(view *state.View, m *state.Partition) bool {
+	self := h.cfg.Self().Store
 	for i := range m.Ranges {
 		if !lacks(&m.Ranges[i], self) {
 			continue
@@ -212,8 +167,8 @@ func (h *historian) leaving(view *state.View, m *state.Partition) bool {
 
 // copyHistory copies what other stores hold of a partition into this one, makes
 // that known, and strikes them: they delete theirs once they have applied it (R16).
-func (h *historian) copyHistory(ctx context.Context, p *partition) error {
-	c, err := h.b.store.Copy(ctx, storage.PartitionID{Topic: p.key.topic, Partition: p.key.n}, p.topic)
+func (h *History) copyHistory(ctx context.Context, p *Partition) error {
+	c, err := h.cfg.Store.Copy(ctx, p.id, p.topic)
 	if err != nil {
 		return err
 	}
@@ -224,16 +179,16 @@ func (h *historian) copyHistory(ctx context.Context, p *partition) error {
 
 // copyJob copies the history of one partition.
 type copyJob struct {
-	h       *historian
-	p       *partition
+	h       *History
+	p       *Partition
 	c       *storage.Copy
 	bytes   int64 // since the last commit
 	entries []state.RangeCopy
 }
 
 func (j *copyJob) run(ctx context.Context) error {
-	self := j.h.b.self()
-	m := j.h.b.meta.View().Partition(j.p.key.topic, j.p.key.n)
+	self := j.h.cfg.Self()
+	m := j.h.cfg.Meta.View().Partition(j.p.id.Topic, j.p.id.Partition)
 	if m == nil || m.Epoch != j.p.epoch {
 		return nil
 	}
@@ -256,7 +211,7 @@ func (j *copyJob) copyRange(ctx context.Context, m *state.Partition, rg *state.R
 	note := func(to uint64) {
 		if known < to {
 			j.entries = append(j.entries, state.RangeCopy{
-				Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, From: known, To: to, Add: j.h.b.self().Store, Drop: rg.Stores,
+				Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, From: known, To: to, Add: j.h.cfg.Self().Store, Drop: rg.Stores,
 			})
 			known = to
 		}
@@ -290,12 +245,12 @@ func (j *copyJob) copyRange(ctx context.Context, m *state.Partition, rg *state.R
 
 // page fetches a page and appends it to the copy.
 func (j *copyJob) page(ctx context.Context, from, to uint64) (page, error) {
-	if j.p.ended() {
+	if j.p.served.Over() {
 		return page{}, errMovedOn
 	}
-	got, err := j.h.b.fetchPage(ctx, j.p.key, from, to, false)
+	got, err := j.h.fetchPage(ctx, j.p.id, from, to, false)
 	if d, is := errors.AsType[*storage.Damage](err); is {
-		j.p.sawDamage(*d)
+		j.p.SawDamage(*d)
 	}
 	if err != nil {
 		return got, err
@@ -353,7 +308,7 @@ func (j *copyJob) flush(ctx context.Context) error {
 	have := j.c.Have()
 	whole := entries[:0]
 	for _, e := range entries {
-		if rg := rangeOf(j.h.b.meta.View(), j.p, e.From, e.To); rg != nil {
+		if rg := rangeOf(j.h.cfg.Meta.View(), j.p, e.From, e.To); rg != nil {
 			if at, _ := missing(have, rg, e.From); at >= e.To { // nothing is listed that is not here, whole and synced
 				whole = append(whole, e)
 			}
@@ -362,7 +317,7 @@ func (j *copyJob) flush(ctx context.Context) error {
 	if len(whole) == 0 {
 		return nil
 	}
-	errs, err := j.h.b.proposeEach(ctx, &state.CopyRanges{Entries: whole}, len(whole))
+	errs, err := j.h.proposeEach(ctx, &state.CopyRanges{Entries: whole}, len(whole))
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return fmt.Errorf("record the copy of %s: %w", j.p.name(), err)
 	}
@@ -370,8 +325,8 @@ func (j *copyJob) flush(ctx context.Context) error {
 }
 
 // rangeOf returns the sealed range that has [from, to), nil if none has.
-func rangeOf(view *state.View, p *partition, from, to uint64) *state.Range {
-	m := view.Partition(p.key.topic, p.key.n)
+func rangeOf(view *state.View, p *Partition, from, to uint64) *state.Range {
+	m := view.Partition(p.id.Topic, p.id.Partition)
 	if m == nil || m.Epoch != p.epoch {
 		return nil
 	}
@@ -404,84 +359,12 @@ func (p *pacer) take(ctx context.Context, n int) error {
 	return ctx.Err()
 }
 
-// notice tells the partition's subscriptions what became of ORPHANED offsets
-// since the last time: holes that were filled are delivered late, those that are
-// LOST or hold nothing are passed, and so is what was stored again (R15, R18).
-func (p *partition) notice(m *state.Partition) {
-	old := p.past.known
-	if len(old) == len(m.Ranges) && (len(old) == 0 || &old[0] == &m.Ranges[0]) {
-		return
+// wait sleeps for d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
-	p.past.known = m.Ranges
-	var o outcome
-	for i := range old {
-		if old[i].Status == state.RangeOrphaned {
-			o.add(&old[i], m)
-		}
-	}
-	for _, s := range p.b.subscriptionsOf(p) {
-		s.turned(&o)
-	}
-}
-
-// outcome is what became of offsets that were ORPHANED.
-type outcome struct {
-	back []dispatch.Range // can be read
-	none []dispatch.Range // hold nothing, or what was stored again
-	lost []dispatch.Range
-}
-
-// add sorts the offsets of a range that was ORPHANED.
-func (o *outcome) add(was *state.Range, m *state.Partition) {
-	at := was.Start
-	for i := range m.Ranges {
-		r := &m.Ranges[i]
-		end := r.End
-		if r.Status == state.RangeOpen {
-			end = max(was.End, r.Start)
-		}
-		from, to := max(r.Start, at), min(end, was.End)
-		if from >= to {
-			continue
-		}
-		if at < from {
-			o.none = append(o.none, dispatch.Range{Start: at, End: from})
-		}
-		switch r.Status {
-		case state.RangeSealed, state.RangeOpen:
-			o.back = append(o.back, dispatch.Range{Start: from, End: to})
-		case state.RangeLost:
-			o.lost = append(o.lost, dispatch.Range{Start: from, End: to})
-		}
-		at = to
-	}
-	if at < was.End {
-		o.none = append(o.none, dispatch.Range{Start: at, End: was.End})
-	}
-	for _, x := range m.Superseded {
-		if x.Start < was.End && was.Start < x.End {
-			o.none = append(o.none, dispatch.Range{Start: max(x.Start, was.Start), End: min(x.End, was.End)})
-		}
-	}
-}
-
-// turned fills holes and passes gaps; whoever waits at the gap looks again.
-func (s *subscription) turned(o *outcome) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(o.back)+len(o.none)+len(o.lost) > 0 {
-		before := s.d.Explain(s.now()).Holes
-		for _, r := range o.back {
-			s.d.Fill(r)
-		}
-		for _, r := range o.none {
-			s.d.Gap(r)
-		}
-		s.skipped -= min(s.skipped, before-s.d.Explain(s.now()).Holes)
-		for _, r := range o.lost {
-			s.d.Gap(r)
-		}
-		s.changedQuietly()
-	}
-	notify(s.wake)
 }

@@ -1,13 +1,13 @@
-package broker
+package history
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -15,18 +15,20 @@ import (
 	"github.com/danubemq/danube/storage"
 )
 
-// reader yields the batches of a partition wherever they lie: from this store's
+// Reader yields the batches of a partition wherever they lie: from this store's
 // log, or page by page from the stores that the metadata name (R19). One page
 // is read ahead. Not safe for concurrent use.
-type reader struct {
-	p      *partition
+type Reader struct {
+	p      *Partition
 	ctx    context.Context
 	cancel context.CancelFunc
 	log    *storage.Reader
 	next   uint64
 	page   page        // what was fetched and is not handed out yet, from next on
 	ahead  *pageFuture // the page behind it
-	once   bool        // nothing is read ahead
+
+	// Once says that nothing is read ahead: the reader is for a single page.
+	Once bool
 }
 
 // page is a run of whole batches of another store.
@@ -46,15 +48,15 @@ type pageFuture struct {
 // pageBytes is the most that one request asks of another store.
 const pageBytes = 1 << 20
 
-// reader returns a reader whose first batch is the one that holds from. ctx
+// Reader returns a reader whose first batch is the one that holds from. ctx
 // bounds what it asks of other brokers.
-func (p *partition) reader(ctx context.Context, from uint64) *reader {
+func (p *Partition) Reader(ctx context.Context, from uint64) *Reader {
 	ctx, cancel := context.WithCancel(ctx)
-	return &reader{p: p, ctx: ctx, cancel: cancel, log: p.log.Reader(from), next: from}
+	return &Reader{p: p, ctx: ctx, cancel: cancel, log: p.log.Reader(from), next: from}
 }
 
 // Seek goes on at another offset.
-func (r *reader) Seek(offset uint64) {
+func (r *Reader) Seek(offset uint64) {
 	if offset != r.next {
 		r.next, r.page = offset, page{}
 		r.log.Seek(offset)
@@ -62,7 +64,7 @@ func (r *reader) Seek(offset uint64) {
 }
 
 // Close gives memory back and waits for the page that is on its way.
-func (r *reader) Close() {
+func (r *Reader) Close() {
 	r.cancel()
 	if r.ahead != nil {
 		<-r.ahead.done
@@ -71,15 +73,15 @@ func (r *reader) Close() {
 }
 
 // Next returns the next batches as [storage.Reader.Next] does, those of other
-// stores included. *awayError: the stores that hold them are away. errStale: the
+// stores included. *AwayError: the stores that hold them are away. ErrStale: the
 // log and the metadata disagree for a moment. The reader has not moved then.
-func (r *reader) Next(maxBytes int) (storage.View, error) {
+func (r *Reader) Next(maxBytes int) (storage.View, error) {
 	for {
 		if len(r.page.data) > 0 {
 			return r.cut(maxBytes), nil
 		}
-		if w := r.p.past.hidden.Load(); w != nil && w.from <= r.next && r.next < w.to {
-			return noView, &storage.Gap{From: r.next, To: w.to, Status: storage.RangeOrphaned}
+		if w := r.p.hidden.Load(); w != nil && w.from <= r.next && r.next < w.to {
+			return storage.View{}, &storage.Gap{From: r.next, To: w.to, Status: storage.RangeOrphaned}
 		}
 		view, err := r.log.Next(maxBytes)
 		if err == nil {
@@ -97,7 +99,7 @@ func (r *reader) Next(maxBytes int) (storage.View, error) {
 }
 
 // cut makes a view of the front of the page and moves the reader behind it.
-func (r *reader) cut(maxBytes int) storage.View {
+func (r *Reader) cut(maxBytes int) storage.View {
 	data := batch.Batch(r.page.data)
 	view := storage.View{Base: data.Base()}
 	n := 0
@@ -118,7 +120,7 @@ func (r *reader) cut(maxBytes int) storage.View {
 
 // take returns the page that begins with the batch of the reader's offset and
 // begins to read the one behind it.
-func (r *reader) take(other *storage.Elsewhere) (page, error) {
+func (r *Reader) take(other *storage.Elsewhere) (page, error) {
 	var got page
 	var err error
 	if a := r.ahead; a != nil {
@@ -129,110 +131,94 @@ func (r *reader) take(other *storage.Elsewhere) (page, error) {
 		}
 	}
 	if got.data == nil {
-		got, err = r.p.b.fetchPage(r.ctx, r.p.key, r.next, other.To, false)
+		got, err = r.p.h.fetchPage(r.ctx, r.p.id, r.next, other.To, false)
 	}
-	if err == nil && got.end < other.To && !r.once {
+	if err == nil && got.end < other.To && !r.Once {
 		a := &pageFuture{from: got.end, done: make(chan struct{})}
 		r.ahead = a
 		go func() { // returns with the page; Close and the next page wait for it
 			defer close(a.done)
-			a.page, a.err = r.p.b.fetchPage(r.ctx, r.p.key, a.from, other.To, false)
+			a.page, a.err = r.p.h.fetchPage(r.ctx, r.p.id, a.from, other.To, false)
 		}()
 	}
 	return got, err
 }
 
-// awayError says that the messages [From, To) lie on brokers that cannot be asked now.
-type awayError struct {
+// AwayError says that the messages [From, To) lie on brokers that cannot be asked now.
+type AwayError struct {
 	From, To uint64
 	Brokers  []string
 	Err      error // what became of the last attempt
 }
 
-func (e *awayError) Error() string {
+func (e *AwayError) Error() string {
 	return fmt.Sprintf("offsets %d to %d lie on broker %s, which is away: %v", e.From, e.To, strings.Join(e.Brokers, " and "), e.Err)
 }
 
-func (e *awayError) Unwrap() error { return e.Err }
+func (e *AwayError) Unwrap() error { return e.Err }
 
-// errStale says that what was looked at has changed meanwhile: look again. It is never the end of anything (R19).
-var errStale = errors.New("where these offsets lie has changed just now")
+// ErrStale says that what was looked at has changed meanwhile: look again. It is never the end of anything (R19).
+var ErrStale = errors.New("where these offsets lie has changed just now")
 
 // fetchPage reads a page from a store that holds the offset, as one version of
 // the metadata says. returned: the offset is ORPHANED or LOST, and a store may
 // have come back with it.
-func (b *Broker) fetchPage(ctx context.Context, key partitionKey, from, to uint64, returned bool) (page, error) {
-	view := b.meta.View()
-	m := view.Partition(key.topic, key.n)
+func (h *History) fetchPage(ctx context.Context, id storage.PartitionID, from, to uint64, returned bool) (page, error) {
+	view := h.cfg.Meta.View()
+	m := view.Partition(id.Topic, id.Partition)
 	if m == nil {
-		return page{}, errStale
+		return page{}, ErrStale
 	}
 	rg := m.Range(from)
 	if rg == nil || (rg.Status == state.RangeSealed) == returned || rg.Status == state.RangeOpen {
-		return page{}, errStale
+		return page{}, ErrStale
 	}
 	to = min(to, rg.End)
-	q := &fetchArg{partitionArg: argOf(m), From: from, To: to, Max: pageBytes, Index: view.Index(), Returned: returned}
-	away := &awayError{From: rg.Start, To: rg.End}
-	for _, store := range b.nearest(rg.Stores) {
-		if store == b.self().Store {
-			return page{}, errStale // its files are here, and the log learns of them in a moment
+	q := &fetchArg{Partition: calls.Of(m), From: from, To: to, Max: pageBytes, Index: view.Index(), Returned: returned}
+	away := &AwayError{From: rg.Start, To: rg.End}
+	for _, store := range h.cfg.Peers.Nearest(rg.Stores) {
+		if store == h.cfg.Self().Store {
+			return page{}, ErrStale // its files are here, and the log learns of them in a moment
 		}
-		got, err := b.fetchFrom(ctx, store, q, rg)
+		got, err := h.fetchFrom(ctx, store, q, rg)
 		if err == nil {
 			return got, nil
 		}
 		if d, is := errors.AsType[*storage.Damage](err); is {
 			return page{}, d
 		}
-		away.Brokers, away.Err = append(away.Brokers, b.brokerName(store)), err
+		away.Brokers, away.Err = append(away.Brokers, h.cfg.Peers.Name(store)), err
 	}
 	return page{}, away
-}
-
-// nearest sorts stores: those that gossip calls alive come first.
-func (b *Broker) nearest(stores []state.StoreID) []state.StoreID {
-	if len(stores) < 2 {
-		return stores
-	}
-	alive := map[state.StoreID]int{}
-	for _, m := range b.cluster.Members() {
-		if m.State == cluster.Alive {
-			alive[m.Store] = -1
-		}
-	}
-	out := slices.Clone(stores)
-	slices.SortStableFunc(out, func(x, y state.StoreID) int { return alive[x] - alive[y] })
-	return out
 }
 
 // fetchTime bounds one page.
 const fetchTime = 5 * time.Second
 
 // fetchFrom reads a page from one store and holds it against the range (R19, R21).
-func (b *Broker) fetchFrom(ctx context.Context, store state.StoreID, q *fetchArg, rg *state.Range) (page, error) {
+func (h *History) fetchFrom(ctx context.Context, store state.StoreID, q *fetchArg, rg *state.Range) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	body, err := protocol.EncodeBody(q)
 	if err != nil {
 		return page{}, err
 	}
-	data, err := b.cluster.Call(ctx, store, opFetch, body)
+	data, err := h.cfg.Peers.Cluster.Call(ctx, store, OpFetch, body)
 	if err != nil {
-		return page{}, b.fetchError(store, q, err)
+		return page{}, h.fetchError(store, q, err)
 	}
 	end, err := checkPage(data, q, rg)
 	if err != nil {
-		return page{}, fmt.Errorf("fetch offset %d from broker %s: %w", q.From, b.brokerName(store), err)
+		return page{}, fmt.Errorf("fetch offset %d from broker %s: %w", q.From, h.cfg.Peers.Name(store), err)
 	}
 	return page{data, end}, nil
 }
 
 // fetchError is what became of a request for a page.
-func (b *Broker) fetchError(store state.StoreID, q *fetchArg, err error) error {
+func (h *History) fetchError(store state.StoreID, q *fetchArg, err error) error {
 	remote, is := errors.AsType[*cluster.RemoteError](err)
 	if is && remote.Code == damagedCode {
-		d := &storage.Damage{From: q.From, To: q.To, File: "broker " + b.brokerName(store)}
+		d := &storage.Damage{From: q.From, To: q.To, File: "broker " + h.cfg.Peers.Name(store)}
 		var text string
 		if _, err := fmt.Sscanf(remote.Text, "%d %d %q", &d.From, &d.To, &text); err == nil {
 			d.From, d.To = max(d.From, q.From), min(d.To, q.To)
@@ -241,7 +227,7 @@ func (b *Broker) fetchError(store state.StoreID, q *fetchArg, err error) error {
 			return d
 		}
 	}
-	return b.calledError(store, err)
+	return h.cfg.Peers.Error(store, err)
 }
 
 // wireLimits are what is taken from another store: it was checked against the limits of its day.
@@ -281,27 +267,4 @@ func nextEpoch(rg *state.Range, n uint64) uint64 {
 		}
 	}
 	return rg.End
-}
-
-// gapAt says what became of an offset that the log has no batch for, and up to
-// where: the metadata have the word, because the log learns of what came back a
-// moment later. ok is false if messages lie there after all: read again.
-func (p *partition) gapAt(from, to uint64) (status state.RangeStatus, end uint64, accepted, ok bool) {
-	m := p.b.meta.View().Partition(p.key.topic, p.key.n)
-	if m == nil || m.Epoch != p.epoch {
-		return state.RangeSealed, to, false, false
-	}
-	for i := range m.Ranges {
-		r := &m.Ranges[i]
-		switch {
-		case r.Status != state.RangeOpen && r.End <= from:
-			continue
-		case r.Start > from: // a plain gap up to here
-			return state.RangeSealed, min(to, r.Start), false, true
-		case r.Status == state.RangeOrphaned, r.Status == state.RangeLost:
-			return r.Status, min(to, r.End), r.Accepted, true
-		}
-		return r.Status, to, false, false
-	}
-	return state.RangeSealed, to, false, true
 }

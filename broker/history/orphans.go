@@ -1,13 +1,13 @@
-package broker
+package history
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
@@ -18,88 +18,8 @@ import (
 // has, the owner copies that, finds out what producers have sent again since,
 // and the metadata take the range back (R15).
 
-// reportAnswer is what a store that returned has of a range.
-type reportAnswer struct {
-	End      uint64   `msgpack:"x"` // up to where it holds messages, or has looked
-	Proven   bool     `msgpack:"p"` // nothing above End was acknowledged (R6)
-	Damaged  []spanOf `msgpack:"d"`
-	Sessions []byte   `msgpack:"s,omitempty"` // its producer table at End
-}
-
-type spanOf struct {
-	From uint64 `msgpack:"f"`
-	To   uint64 `msgpack:"t"`
-}
-
-// reportBytes is how much of a sealed range one report reads through.
-const reportBytes = 64 << 20
-
-// serveReport says what this store has of a range that is ORPHANED or LOST and
-// lists it: after its recovery (R10), and never while it still serves that epoch.
-func (b *Broker) serveReport(ctx context.Context, q *fetchArg) (*reportAnswer, error) {
-	q.Returned = true
-	t, m, rg, err := b.held(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	out := &reportAnswer{}
-	err = b.withHeld(ctx, t, m, rg, func(log *storage.Log, found *storage.Recovery) error {
-		if !rg.Tail && rg.Status == state.RangeOrphaned {
-			return out.lookThrough(log, q.From, min(q.To, rg.End))
-		}
-		out.End, out.Proven = found.End, found.Proven
-		for _, d := range found.Damaged {
-			out.Damaged = append(out.Damaged, spanOf{max(d.From, rg.Start), min(d.To, rg.End)})
-		}
-		var err error
-		out.Sessions, err = log.Sessions()
-		return err
-	})
-	return out, err
-}
-
-// lookThrough reads a part of a range that was sealed, whose end is known: it
-// may be ORPHANED for its damage.
-func (a *reportAnswer) lookThrough(log *storage.Log, from, to uint64) error {
-	a.Proven, a.End = true, from
-	r := log.Reader(from)
-	defer r.Close()
-	for n := 0; a.End < to && n < reportBytes; {
-		view, err := r.Next(pageBytes)
-		if d, is := errors.AsType[*storage.Damage](err); is {
-			a.Damaged = append(a.Damaged, spanOf{max(d.From, from), min(d.To, to)})
-			a.End = min(d.To, to)
-			r.Seek(d.To)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		n += len(view.Data)
-		a.End = min(view.End, to)
-		view.Release()
-	}
-	return nil
-}
-
-// sound returns the parts of [from, a.End) that are not damaged.
-func (a *reportAnswer) sound(from uint64) []span {
-	slices.SortFunc(a.Damaged, func(x, y spanOf) int { return cmp.Compare(x.From, y.From) })
-	var out []span
-	for _, d := range a.Damaged {
-		if from < min(d.From, a.End) {
-			out = append(out, span{from, min(d.From, a.End)})
-		}
-		from = max(from, d.To)
-	}
-	if from < a.End {
-		out = append(out, span{from, a.End})
-	}
-	return out
-}
-
 // returned finds an ORPHANED range of a partition and a store that may have come back with it.
-func (h *historian) returned(view *state.View, m *state.Partition) (*state.Range, state.Owner) {
+func (h *History) returned(view *state.View, m *state.Partition) (*state.Range, state.Owner) {
 	for i := range m.Ranges {
 		rg := &m.Ranges[i]
 		if rg.Status != state.RangeOrphaned {
@@ -112,7 +32,7 @@ func (h *historian) returned(view *state.View, m *state.Partition) (*state.Range
 			}
 			run := state.Owner{Store: id, Incarnation: s.Incarnation}
 			h.mu.Lock()
-			known := h.judged[judgement{partitionKey{m.Topic, m.Number}, rg.Start, run}]
+			known := h.judged[judgement{idOf(m), rg.Start, run}]
 			h.mu.Unlock()
 			if !known {
 				return rg, run
@@ -124,18 +44,18 @@ func (h *historian) returned(view *state.View, m *state.Partition) (*state.Range
 
 // judge remembers that a run of a store has given all it has of a range that
 // begins at start.
-func (h *historian) judge(p *partition, start uint64, by state.Owner) {
+func (h *History) judge(p *Partition, start uint64, by state.Owner) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.judged[judgement{p.key, start, by}] = true
+	h.judged[judgement{p.id, start, by}] = true
 }
 
 // takeBack takes back what a store has of an ORPHANED range.
-func (h *historian) takeBack(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
+func (h *History) takeBack(ctx context.Context, p *Partition, rg *state.Range, from state.Owner) error {
 	switch {
 	case !rg.Tail:
 		return h.takeBackSealed(ctx, p, rg, from)
-	case from.Store == h.b.self().Store:
+	case from.Store == h.cfg.Self().Store:
 		return h.takeBackOwn(ctx, p, rg, from)
 	}
 	return h.takeBackTail(ctx, p, rg, from)
@@ -145,18 +65,18 @@ func (h *historian) takeBack(ctx context.Context, p *partition, rg *state.Range,
 const reportTime = 60 * time.Second
 
 // report asks a store what it has of a range from an offset on.
-func (b *Broker) report(ctx context.Context, p *partition, start uint64, rg *state.Range, from state.Owner) (*reportAnswer, error) {
-	view := b.meta.View()
-	m := view.Partition(p.key.topic, p.key.n)
+func (h *History) report(ctx context.Context, p *Partition, start uint64, rg *state.Range, from state.Owner) (*reportAnswer, error) {
+	view := h.cfg.Meta.View()
+	m := view.Partition(p.id.Topic, p.id.Partition)
 	if m == nil {
 		return nil, errMovedOn
 	}
-	q := &fetchArg{partitionArg: argOf(m), From: start, To: rg.End, Index: view.Index(), Returned: true}
+	q := &fetchArg{Partition: calls.Of(m), From: start, To: rg.End, Index: view.Index(), Returned: true}
 	ctx, cancel := context.WithTimeout(ctx, reportTime)
 	defer cancel()
-	out, err := callPeerLong[reportAnswer](ctx, b, from.Store, opReport, q)
+	out, err := calls.Ask[reportAnswer](ctx, h.cfg.Peers, from.Store, OpReport, q)
 	if err != nil {
-		return nil, fmt.Errorf("ask broker %s what it has of [%d, %d): %w", b.brokerName(from.Store), rg.Start, rg.End, err)
+		return nil, fmt.Errorf("ask broker %s what it has of [%d, %d): %w", h.cfg.Peers.Name(from.Store), rg.Start, rg.End, err)
 	}
 	out.End = min(max(out.End, start), rg.End)
 	return out, nil
@@ -165,9 +85,9 @@ func (b *Broker) report(ctx context.Context, p *partition, start uint64, rg *sta
 // takeBackSealed takes back a range whose end is known: its store was away, and
 // still has it. It stays there until it is copied as other history is. What is
 // damaged there stays ORPHANED.
-func (h *historian) takeBackSealed(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
-	ask := func(at uint64) (*reportAnswer, error) { return h.b.report(ctx, p, at, rg, from) }
-	if from.Store == h.b.self().Store {
+func (h *History) takeBackSealed(ctx context.Context, p *Partition, rg *state.Range, from state.Owner) error {
+	ask := func(at uint64) (*reportAnswer, error) { return h.report(ctx, p, at, rg, from) }
+	if from.Store == h.cfg.Self().Store {
 		ask = func(at uint64) (*reportAnswer, error) { return h.examine(p, at, rg.End) }
 	}
 	back := uint64(0)
@@ -186,30 +106,30 @@ func (h *historian) takeBackSealed(ctx context.Context, p *partition, rg *state.
 			h.judge(p, d.From, from)
 		}
 		if ans.End <= at {
-			return fmt.Errorf("broker %s has nothing at offset %d of %s", h.b.brokerName(from.Store), at, p.name())
+			return fmt.Errorf("broker %s has nothing at offset %d of %s", h.cfg.Peers.Name(from.Store), at, p.name())
 		}
 		at = ans.End
 	}
 	if back > 0 {
-		h.b.log.Info("messages came back with their broker", "partition", p.name(), "from", rg.Start, "to", rg.End, "offsets", back,
-			"broker", h.b.brokerName(from.Store))
+		h.cfg.Log.Info("messages came back with their broker", "partition", p.name(), "from", rg.Start, "to", rg.End, "offsets", back,
+			"broker", h.cfg.Peers.Name(from.Store))
 	}
 	return nil
 }
 
 // restore commits what came back.
-func (h *historian) restore(ctx context.Context, p *partition, c *state.RestoreRange) error {
-	c.Topic, c.Partition, c.Epoch = p.key.topic, p.key.n, p.epoch
-	if _, err := h.b.propose(ctx, c); err != nil {
+func (h *History) restore(ctx context.Context, p *Partition, c *state.RestoreRange) error {
+	c.Topic, c.Partition, c.Epoch = p.id.Topic, p.id.Partition, p.epoch
+	if _, err := h.propose(ctx, c); err != nil {
 		return fmt.Errorf("take [%d, %d) of %s back: %w", c.From, c.End, p.name(), err)
 	}
 	return nil
 }
 
 // takeBackTail takes back the end of an epoch whose owner was lost.
-func (h *historian) takeBackTail(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
-	h.b.cfg.At("return.report")
-	ans, err := h.b.report(ctx, p, rg.Start, rg, from)
+func (h *History) takeBackTail(ctx context.Context, p *Partition, rg *state.Range, from state.Owner) error {
+	h.cfg.At("return.report")
+	ans, err := h.report(ctx, p, rg.Start, rg, from)
 	if err != nil {
 		return err
 	}
@@ -218,7 +138,7 @@ func (h *historian) takeBackTail(ctx context.Context, p *partition, rg *state.Ra
 	if err := h.copyReturned(ctx, p, rg, parts, sent); err != nil {
 		return err
 	}
-	h.b.cfg.At("return.copied")
+	h.cfg.At("return.copied")
 	return h.settleTail(ctx, p, rg, tail{ans: ans, parts: parts, sent: sent, from: from})
 }
 
@@ -231,21 +151,21 @@ type tail struct {
 }
 
 // copyReturned copies parts of a range from the stores it lists, and notes their batches.
-func (h *historian) copyReturned(ctx context.Context, p *partition, rg *state.Range, parts []span, sent sentIndex) error {
+func (h *History) copyReturned(ctx context.Context, p *Partition, rg *state.Range, parts []span, sent sentIndex) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	c, err := h.b.store.Copy(ctx, storage.PartitionID{Topic: p.key.topic, Partition: p.key.n}, p.topic)
+	c, err := h.cfg.Store.Copy(ctx, p.id, p.topic)
 	if err != nil {
 		return err
 	}
 	for _, w := range parts {
 		for at := w.from; at < w.to && err == nil; {
 			var got page
-			if got, err = h.b.fetchPage(ctx, p.key, at, w.to, true); err == nil {
+			if got, err = h.fetchPage(ctx, p.id, at, w.to, true); err == nil {
 				err = c.Append(got.data)
 			}
-			if err == nil && p.ended() {
+			if err == nil && p.served.Over() {
 				err = errMovedOn
 			}
 			if err == nil {
@@ -272,13 +192,13 @@ func (h *historian) copyReturned(ctx context.Context, p *partition, rg *state.Ra
 // of it, and has the metadata take the range back. Then the owner knows the
 // batches that came back, and what is sent again of them is answered with their
 // old offsets.
-func (h *historian) settleTail(ctx context.Context, p *partition, rg *state.Range, t tail) error {
+func (h *History) settleTail(ctx context.Context, p *Partition, rg *state.Range, t tail) error {
 	again := &repeats{sent: t.sent}
 	upto, err := h.scan(ctx, p, rg.End, again)
 	if err != nil {
 		return err
 	}
-	release, err := h.hold(p)
+	release, err := p.served.Hold()
 	if err != nil {
 		return err
 	}
@@ -286,21 +206,21 @@ func (h *historian) settleTail(ctx context.Context, p *partition, rg *state.Rang
 	if _, err := h.scan(ctx, p, upto, again); err != nil {
 		return err
 	}
-	h.b.cfg.At("return.scanned")
+	h.cfg.At("return.scanned")
 	if err := h.stage(p, rg, t); err != nil {
 		return err
 	}
 	if err := h.restoreTail(ctx, p, rg, t, again.offsets()); err != nil {
 		return err
 	}
-	h.b.cfg.At("return.restored")
+	h.cfg.At("return.restored")
 	if len(t.ans.Sessions) > 0 {
 		if err := p.log.MergeSessions(t.ans.Sessions); err != nil {
 			return fmt.Errorf("take over the producers of the range that came back: %w", err)
 		}
 	}
-	h.b.log.Info("messages came back with their broker", "partition", p.name(), "from", rg.Start, "to", t.ans.End,
-		"broker", h.b.brokerName(t.from.Store), "sent_again", count(again.offsets()))
+	h.cfg.Log.Info("messages came back with their broker", "partition", p.name(), "from", rg.Start, "to", t.ans.End,
+		"broker", h.cfg.Peers.Name(t.from.Store), "sent_again", count(again.offsets()))
 	return nil
 }
 
@@ -308,8 +228,8 @@ func (h *historian) settleTail(ctx context.Context, p *partition, rg *state.Rang
 // broker that dies in between would otherwise know the range and not who has
 // stored it, and store what is sent again twice (R17). While the range is not
 // taken back, or if it is lost, nothing of it is known.
-func (h *historian) stage(p *partition, rg *state.Range, t tail) error {
-	if len(t.ans.Sessions) == 0 || len(t.parts) == 0 || t.from.Store == h.b.self().Store { // its own files tell
+func (h *History) stage(p *Partition, rg *state.Range, t tail) error {
+	if len(t.ans.Sessions) == 0 || len(t.parts) == 0 || t.from.Store == h.cfg.Self().Store { // its own files tell
 		return nil
 	}
 	err := p.log.StageSessions(t.ans.Sessions, rg.Epochs[len(rg.Epochs)-1].Epoch, t.parts[len(t.parts)-1].to)
@@ -328,8 +248,8 @@ func count(o state.Offsets) (n uint64) {
 
 // restoreTail commits the parts that are here. Behind the last of them nothing
 // was ever written, if the end is proven; what may have been there and is gone is LOST.
-func (h *historian) restoreTail(ctx context.Context, p *partition, rg *state.Range, t tail, again state.Offsets) error {
-	here := []state.StoreID{h.b.self().Store}
+func (h *History) restoreTail(ctx context.Context, p *Partition, rg *state.Range, t tail, again state.Offsets) error {
+	here := []state.StoreID{h.cfg.Self().Store}
 	whole := len(t.ans.Damaged) == 0 || t.ans.Damaged[len(t.ans.Damaged)-1].To < t.ans.End
 	parts := t.parts
 	if len(parts) == 0 && whole {
@@ -351,8 +271,8 @@ func (h *historian) restoreTail(ctx context.Context, p *partition, rg *state.Ran
 		}
 	}
 	if whole && !t.ans.Proven && t.ans.End < rg.End {
-		errs, err := h.b.proposeEach(ctx, &state.MarkRanges{Entries: []state.RangeMark{{
-			Topic: p.key.topic, Partition: p.key.n, Epoch: p.epoch, From: t.ans.End, To: rg.End, Status: state.RangeLost,
+		errs, err := h.proposeEach(ctx, &state.MarkRanges{Entries: []state.RangeMark{{
+			Topic: p.id.Topic, Partition: p.id.Partition, Epoch: p.epoch, From: t.ans.End, To: rg.End, Status: state.RangeLost,
 		}}}, 1)
 		if err = errors.Join(append(errs, err)...); err != nil {
 			return fmt.Errorf("give up [%d, %d) of %s, of which nothing came back: %w", t.ans.End, rg.End, p.name(), err)
@@ -374,40 +294,9 @@ func within(o state.Offsets, w span) (out state.Offsets) {
 	return out
 }
 
-// hold shuts the door of a partition for a moment, unless it is about to move:
-// two that open the door again would let in what the other has counted out.
-func (h *historian) hold(p *partition) (release func(), err error) {
-	b := h.b
-	b.owning.lock.Lock()
-	busy := b.moves[p.key]
-	if !busy {
-		b.moves[p.key] = true
-	}
-	b.owning.lock.Unlock()
-	if busy {
-		return nil, errMovedOn
-	}
-	p.pause()
-	_, err = p.log.Pause()
-	release = func() {
-		if err := p.resume(); err != nil && !p.ended() {
-			b.log.Error("partition does not go on", "partition", p.name(), "err", err)
-		}
-		b.owning.lock.Lock()
-		delete(b.moves, p.key)
-		b.owning.lock.Unlock()
-		notify(b.kick)
-	}
-	if err != nil {
-		release()
-		return nil, fmt.Errorf("pause %s: %w", p.name(), err)
-	}
-	return release, nil
-}
-
 // scan looks through all that was stored from an offset on, and returns up to where.
-func (h *historian) scan(ctx context.Context, p *partition, from uint64, again *repeats) (upto uint64, err error) {
-	r := p.reader(ctx, from)
+func (h *History) scan(ctx context.Context, p *Partition, from uint64, again *repeats) (upto uint64, err error) {
+	r := p.Reader(ctx, from)
 	defer r.Close()
 	for at := from; ; {
 		if err := ctx.Err(); err != nil {
@@ -443,7 +332,7 @@ func (h *historian) scan(ctx context.Context, p *partition, from uint64, again *
 
 // examine says what this store has of the end of a range that was sealed, from an
 // offset on. Damage that it knows is not looked for again.
-func (h *historian) examine(p *partition, at, to uint64) (*reportAnswer, error) {
+func (h *History) examine(p *Partition, at, to uint64) (*reportAnswer, error) {
 	out := &reportAnswer{}
 	if err := h.whileSealed(p, span{at, to}, to, func() error { return out.lookThrough(p.log, at, to) }); err != nil {
 		return nil, err
@@ -458,8 +347,8 @@ func (h *historian) examine(p *partition, at, to uint64) (*reportAnswer, error) 
 
 // takeBackOwn takes back the end of an epoch that this store wrote itself before
 // it was lost: its files are here, and nothing is copied.
-func (h *historian) takeBackOwn(ctx context.Context, p *partition, rg *state.Range, from state.Owner) error {
-	c, err := h.b.store.Copy(ctx, storage.PartitionID{Topic: p.key.topic, Partition: p.key.n}, p.topic)
+func (h *History) takeBackOwn(ctx context.Context, p *Partition, rg *state.Range, from state.Owner) error {
+	c, err := h.cfg.Store.Copy(ctx, p.id, p.topic)
 	if err != nil {
 		return err
 	}
@@ -477,17 +366,17 @@ func (h *historian) takeBackOwn(ctx context.Context, p *partition, rg *state.Ran
 
 // whileSealed has the log read ORPHANED offsets of this store's own as if their
 // range were sealed at end already, for read alone.
-func (h *historian) whileSealed(p *partition, w span, end uint64, read func() error) error {
-	view := h.b.meta.View()
-	t, m := view.TopicByID(p.key.topic), view.Partition(p.key.topic, p.key.n)
+func (h *History) whileSealed(p *Partition, w span, end uint64, read func() error) error {
+	view, self := h.cfg.Meta.View(), h.cfg.Self().Store
+	t, m := view.TopicByID(p.id.Topic), view.Partition(p.id.Topic, p.id.Partition)
 	if t == nil || m == nil || m.Epoch != p.epoch {
 		return errMovedOn
 	}
-	p.past.hidden.Store(&w)
-	defer p.past.hidden.Store(nil)
-	p.log.SetRanges(asSealed(h.b.facts(t, m).Ranges, w.from, end))
+	p.hidden.Store(&w)
+	defer p.hidden.Store(nil)
+	p.log.SetRanges(asSealed(Facts(t, m, self).Ranges, w.from, end))
 	err := read()
-	p.log.SetRanges(h.b.facts(t, m).Ranges)
+	p.log.SetRanges(Facts(t, m, self).Ranges)
 	if err != nil {
 		return fmt.Errorf("read this store's own [%d, %d): %w", w.from, end, err)
 	}
@@ -524,22 +413,26 @@ func readOwn(log *storage.Log, w span, sent sentIndex, producers *storage.Sessio
 	return nil
 }
 
-// adopt makes what returned stores hold of LOST ranges fetchable again; no
-// subscription gets it (R15).
-func (b *Broker) adopt(ctx context.Context, p *partition, m *state.Partition, q *protocol.Resolve) error {
+// Adopt makes what returned stores hold of LOST ranges within [from, to)
+// fetchable again; no subscription gets it (R15). to zero: to the end.
+func (h *History) Adopt(ctx context.Context, p *Partition, from, to uint64) error {
+	m := h.cfg.Meta.View().Partition(p.id.Topic, p.id.Partition)
+	if m == nil {
+		return errMovedOn
+	}
 	var last error
 	adopted := 0
 	for i := range m.Ranges {
 		rg := &m.Ranges[i]
-		if rg.Status != state.RangeLost || rg.Start < q.From || q.To != 0 && rg.End > q.To {
+		if rg.Status != state.RangeLost || rg.Start < from || to != 0 && rg.End > to {
 			continue
 		}
 		for _, id := range rg.Stores {
-			s := b.meta.View().Store(id)
-			if s == nil || s.Status == state.StoreLost || s.Status == state.StoreRemoved || s.Clean || id == b.self().Store {
+			s := h.cfg.Meta.View().Store(id)
+			if s == nil || s.Status == state.StoreLost || s.Status == state.StoreRemoved || s.Clean || id == h.cfg.Self().Store {
 				continue
 			}
-			n, err := b.historian.adoptRange(ctx, p, rg, state.Owner{Store: id, Incarnation: s.Incarnation})
+			n, err := h.adoptRange(ctx, p, rg, state.Owner{Store: id, Incarnation: s.Incarnation})
 			adopted, last = adopted+n, err
 			if n > 0 {
 				break
@@ -556,20 +449,13 @@ func (b *Broker) adopt(ctx context.Context, p *partition, m *state.Partition, q 
 }
 
 // adoptRange takes what a store has of a LOST range, and returns how many parts that were.
-func (h *historian) adoptRange(ctx context.Context, p *partition, rg *state.Range, from state.Owner) (int, error) {
-	h.mu.Lock()
-	busy := h.busy[p.key]
-	h.busy[p.key] = true
-	h.mu.Unlock()
-	if busy {
+func (h *History) adoptRange(ctx context.Context, p *Partition, rg *state.Range, from state.Owner) (int, error) {
+	release, free := h.Keep(p.id)
+	if !free {
 		return 0, protocol.Errorf(protocol.CodeNotReady, "history of %s is being copied just now", p.name())
 	}
-	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.busy, p.key)
-	}()
-	ans, err := h.b.report(ctx, p, rg.Start, rg, from)
+	defer release()
+	ans, err := h.report(ctx, p, rg.Start, rg, from)
 	if err != nil {
 		return 0, err
 	}
@@ -578,7 +464,7 @@ func (h *historian) adoptRange(ctx context.Context, p *partition, rg *state.Rang
 		return 0, err
 	}
 	for i, w := range parts {
-		c := &state.RestoreRange{From: w.from, End: w.to, To: w.to, Stores: []state.StoreID{h.b.self().Store}, Adopt: true}
+		c := &state.RestoreRange{From: w.from, End: w.to, To: w.to, Stores: []state.StoreID{h.cfg.Self().Store}, Adopt: true}
 		if err := h.restore(ctx, p, c); err != nil {
 			return i, err
 		}

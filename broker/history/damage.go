@@ -1,4 +1,4 @@
-package broker
+package history
 
 import (
 	"context"
@@ -45,38 +45,42 @@ func (d *damages) has(offset uint64) bool {
 	return slices.ContainsFunc(d.list, func(x storage.Damage) bool { return x.From <= offset && offset < x.To })
 }
 
-// orphanStatus is what readers are told of an ORPHANED offset: that it is damage
+// OrphanStatus is what readers are told of an ORPHANED offset: that it is damage
 // of this disk, if it is, and not that a broker may come back with it.
-func (p *partition) orphanStatus(offset uint64) string {
+func (p *Partition) OrphanStatus(offset uint64) string {
 	if p.damaged.has(offset) {
 		return "damaged"
 	}
 	return "orphaned"
 }
 
-// all returns what is known, in the order it was found.
+// all returns what is known, in the order it was found. The list is the caller's.
 func (d *damages) all() []storage.Damage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.list)
 }
 
-// knownDamage returns the damages that are ORPHANED by now: the log has nothing
+// Damage returns the damage that is known, in the order it was found. The list is
+// the caller's.
+func (p *Partition) Damage() []storage.Damage { return p.damaged.all() }
+
+// KnownDamage returns the damage that is ORPHANED by now: the log has nothing
 // there any more and does not read it again.
-func (p *partition) knownDamage() []storage.Damage {
+func (p *Partition) KnownDamage() []storage.Damage {
 	return slices.DeleteFunc(p.damaged.all(), func(d storage.Damage) bool {
-		status, _, _, known := p.gapAt(d.From, d.To)
+		status, _, _, known := p.GapAt(d.From, d.To)
 		return !known || status != state.RangeOrphaned
 	})
 }
 
-// sawDamage remembers damage that was met while the partition is served, for
+// SawDamage remembers damage that was met while the partition is served, for
 // describe and health, tells the log once, and has it committed.
-func (p *partition) sawDamage(x storage.Damage) {
+func (p *Partition) SawDamage(x storage.Damage) {
 	if p.damaged.found(x) {
-		p.b.log.Error("messages are damaged on disk; the rest is served", "partition", p.name(),
+		p.h.cfg.Log.Error("messages are damaged on disk; the rest is served", "partition", p.name(),
 			"from", x.From, "to", x.To, "file", x.File, "at", x.At, "err", x.Err)
-		notify(p.b.damage.wake)
+		notify(p.h.damage.wake)
 	}
 }
 
@@ -91,12 +95,8 @@ const (
 // what the metadata say and proposes the difference: nobody who reads waits
 // for it, and what failed or has an unknown outcome is simply still different.
 type damageKeeper struct {
-	b    *Broker
+	h    *History
 	wake chan struct{}
-}
-
-func newDamageKeeper(b *Broker) *damageKeeper {
-	return &damageKeeper{b: b, wake: make(chan struct{}, 1)}
 }
 
 // run reconciles whenever damage was met, and again while something is left. It returns when ctx ends.
@@ -124,10 +124,10 @@ func (k *damageKeeper) run(ctx context.Context) {
 func (k *damageKeeper) reconcile(ctx context.Context) (left bool) {
 	var floors []state.PartitionUpdate
 	var marks []state.RangeMark
-	view := k.b.meta.View()
-	for _, p := range k.b.reliable() {
+	view := k.h.cfg.Meta.View()
+	for _, p := range k.h.cfg.Serving() {
 		list := p.damaged.all()
-		m := view.Partition(p.key.topic, p.key.n)
+		m := view.Partition(p.id.Topic, p.id.Partition)
 		if len(list) == 0 || m == nil || m.Epoch != p.epoch {
 			continue // of another epoch: whoever opened that one has the say
 		}
@@ -147,14 +147,14 @@ func (k *damageKeeper) reconcile(ctx context.Context) (left bool) {
 		return left
 	}
 	// What is marked of the open range must lie below the floor that the metadata know.
-	errs, err := k.b.proposeEach(ctx, &state.UpdatePartitions{Entries: floors}, len(floors))
+	errs, err := k.h.proposeEach(ctx, &state.UpdatePartitions{Entries: floors}, len(floors))
 	if err == nil {
 		var more []error
-		more, err = k.b.proposeEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
+		more, err = k.h.proposeEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
 		errs = append(errs, more...)
 	}
 	if err = errors.Join(append(errs, err)...); err != nil && ctx.Err() == nil {
-		k.b.log.Warn("damage not recorded in the metadata, trying again", "ranges", len(marks), "err", err)
+		k.h.cfg.Log.Warn("damage not recorded in the metadata, trying again", "ranges", len(marks), "err", err)
 	}
 	return left || err != nil
 }
@@ -181,22 +181,22 @@ func unmarked(m *state.Partition, d storage.Damage) []state.RangeMark {
 	return out
 }
 
-// markDamage records the damage that recovery found before anybody is served.
-// What cannot be recorded now is the keeper's to try again.
-func (b *Broker) markDamage(ctx context.Context, all []recovered) {
-	view := b.meta.View()
+// MarkDamage records the damage that recovery found in partitions before anybody
+// is served. What cannot be recorded now is tried again while they are served.
+func (h *History) MarkDamage(ctx context.Context, found map[storage.PartitionID][]storage.Damage) {
+	view := h.cfg.Meta.View()
 	var marks []state.RangeMark
-	for _, r := range all {
-		p := view.Partition(r.meta.Topic, r.meta.Number)
-		if p == nil {
+	for id, list := range found {
+		m := view.Partition(id.Topic, id.Partition)
+		if m == nil {
 			continue
 		}
-		for _, d := range r.what.Damaged {
-			marks = append(marks, unmarked(p, d)...)
+		for _, d := range list {
+			marks = append(marks, unmarked(m, d)...)
 		}
 	}
-	errs, err := b.proposeEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
+	errs, err := h.proposeEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
 	if err = errors.Join(append(errs, err)...); err != nil {
-		b.log.Error("damage not recorded in the metadata", "err", err)
+		h.cfg.Log.Error("damage not recorded in the metadata", "err", err)
 	}
 }

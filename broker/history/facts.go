@@ -1,0 +1,78 @@
+package history
+
+import (
+	"slices"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/storage"
+)
+
+// idOf names a partition as the store does.
+func idOf(m *state.Partition) storage.PartitionID {
+	return storage.PartitionID{Topic: m.Topic, Partition: m.Number}
+}
+
+// Facts are what the metadata says of a partition, as the store takes it to serve
+// it. An open range of other stores is left out: nothing of it is here. Then what
+// was acknowledged is expected here only as far as a range says where it lies:
+// what is ORPHANED above is known to be missing, and no damage of this disk.
+func Facts(t *state.Topic, p *state.Partition, self state.StoreID) storage.Facts {
+	f := storage.Facts{
+		ID: idOf(p), Topic: t.Name, LogStart: p.LogStart, Floor: p.Floor,
+	}
+	held, open := uint64(0), false
+	for i := range p.Ranges {
+		r := &p.Ranges[i]
+		here := slices.Contains(r.Stores, self)
+		switch {
+		case r.Status == state.RangeOpen && !here:
+			continue
+		case r.Status == state.RangeOpen:
+			open = true
+		case r.Status == state.RangeSealed:
+			held = r.End
+		}
+		out := storageRange(r)
+		out.Away = !here
+		f.Ranges = append(f.Ranges, out)
+	}
+	if !open {
+		f.Floor = min(f.Floor, held)
+	}
+	return f
+}
+
+// archiveFacts are what this store holds of a partition that others serve: the
+// sealed ranges that list it, and rg. An ORPHANED or LOST one is opened as it was
+// when this store wrote it: where it ends, recovery finds out (R10). What nobody
+// may read lies in none of them.
+func archiveFacts(t *state.Topic, m *state.Partition, rg *state.Range, self state.StoreID) (*storage.Facts, *storage.Range) {
+	f := &storage.Facts{ID: idOf(m), Topic: t.Name, LogStart: rg.Start, Floor: rg.Start}
+	want := storageRange(rg)
+	if want.Status = storage.RangeSealed; rg.Status != state.RangeSealed && (rg.Tail || rg.Status == state.RangeLost) {
+		want.Open, want.Status = true, storage.RangeOpen
+	}
+	for i := range m.Ranges {
+		r := &m.Ranges[i]
+		switch {
+		case r.Start == rg.Start:
+			f.Ranges = append(f.Ranges, want)
+			if want.Open {
+				return f, &want // nothing lies behind an open one
+			}
+		case r.Status == state.RangeSealed && slices.Contains(r.Stores, self):
+			f.Ranges = append(f.Ranges, storageRange(r))
+			f.LogStart = min(f.LogStart, r.Start)
+		}
+	}
+	return f, &want
+}
+
+// storageRange is a range as the store takes it.
+func storageRange(r *state.Range) storage.Range {
+	out := storage.Range{Start: r.Start, End: r.End, Open: r.Status == state.RangeOpen, Status: storage.Status(r.Status)}
+	for _, e := range r.Epochs {
+		out.Epochs = append(out.Epochs, storage.EpochStart{Epoch: e.Epoch, Start: e.Start})
+	}
+	return out
+}
