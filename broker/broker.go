@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/danubemq/danube/broker/admin"
 	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta"
@@ -23,23 +24,21 @@ import (
 // Broker is one node: it serves the partitions it owns to clients. Open makes
 // one that is ready, Run serves until its context ends.
 type Broker struct {
-	cfg       Config
-	log       *slog.Logger
-	ctx       context.Context // ends when the broker shuts down
-	cancel    context.CancelFunc
-	store     *storage.Store
-	history   *history.History
-	transfers transfers
-	meta      *meta.Node
-	clients   net.Listener
-	http      *httpServer
-	metrics   *metrics
-	frames    *protocol.Budget
-	wg        sync.WaitGroup // everything that runs beside Run
-	lastConn  atomic.Uint64
-	ready     atomic.Bool
-
-	operations map[string]operation
+	cfg      Config
+	log      *slog.Logger
+	ctx      context.Context // ends when the broker shuts down
+	cancel   context.CancelFunc
+	store    *storage.Store
+	history  *history.History
+	admin    *admin.Board
+	meta     *meta.Node
+	clients  net.Listener
+	http     *httpServer
+	metrics  *metrics
+	frames   *protocol.Budget
+	wg       sync.WaitGroup // everything that runs beside Run
+	lastConn atomic.Uint64
+	ready    atomic.Bool
 
 	keepers
 	registry
@@ -72,7 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{
-		cfg: cfg, log: cfg.Log, operations: operations(),
+		cfg: cfg, log: cfg.Log,
 		registry: registry{
 			parts: map[partitionKey]*partition{}, opening: map[partitionKey]*opening{}, conns: map[*conn]struct{}{},
 		},
@@ -109,7 +108,7 @@ func (b *Broker) open(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		b.openMeta, b.openHistory, b.control, b.register,
+		b.openMeta, b.openHistory, b.control, b.openAdmin, b.register,
 		b.attach, // before the logs are recovered: that may take longer than the leader waits
 		b.openPartitions,
 	} {
@@ -207,44 +206,12 @@ func (b *Broker) inspectMeta() error {
 
 // propose commits one command; a refusal is its error.
 func (b *Broker) propose(ctx context.Context, c state.Command) (state.Result, error) {
-	res, err := b.meta.Propose(ctx, c)
-	if err == nil {
-		err = res.Err
-	}
-	return res, err
+	return b.meta.Decide(ctx, c)
 }
 
 // proposeEach commits a batched command of n entries and returns the answer to each.
 func (b *Broker) proposeEach(ctx context.Context, c state.Command, n int) ([]error, error) {
-	errs := make([]error, n)
-	if n == 0 {
-		return errs, nil
-	}
-	res, err := b.propose(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	copy(errs, res.Entries)
-	return errs, nil
-}
-
-// requestTime bounds how long a request waits for a majority of the voters. A
-// client need name no deadline, and is answered all the same: it may ask again,
-// and what the cluster decides for itself goes on trying.
-const requestTime = 5 * time.Second
-
-// request is propose for somebody who waits for the answer.
-func (b *Broker) request(ctx context.Context, c state.Command) (state.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	return b.propose(ctx, c)
-}
-
-// requestEach is proposeEach for somebody who waits for the answer.
-func (b *Broker) requestEach(ctx context.Context, c state.Command, n int) ([]error, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	return b.proposeEach(ctx, c, n)
+	return b.meta.DecideEach(ctx, c, n)
 }
 
 // ClientAddr is the address clients are told.

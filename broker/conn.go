@@ -198,7 +198,7 @@ func (c *conn) handle(f protocol.Frame) error {
 	case protocol.TypeCloseProducer:
 		return c.closeProducer(f)
 	case protocol.TypeLookup:
-		return request(c, f, new(protocol.Lookup), protocol.TypeLookupOK, c.b.lookup)
+		return request(c, f, new(protocol.Lookup), protocol.TypeLookupOK, c.b.admin.Lookup)
 	case protocol.TypeOpenProducer:
 		return request(c, f, new(protocol.OpenProducer), protocol.TypeOpenProducerOK, c.openProducer)
 	case protocol.TypeSubscribe:

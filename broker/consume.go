@@ -88,7 +88,7 @@ func (b *Broker) ensureSubscription(ctx context.Context, p *partition, q *protoc
 	if q.Existing {
 		return nil, false, protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", p.topic, q.Subscription)
 	}
-	created, err := b.createSubscription(ctx, &protocol.SubCreate{
+	created, err := b.admin.CreateSubscription(ctx, &protocol.SubCreate{
 		Topic: p.topic, Subscription: q.Subscription, Type: q.Type, Start: q.Start, Options: q.Options,
 	})
 	if err != nil {
@@ -242,7 +242,7 @@ func (c *conn) seek(ctx context.Context, q *protocol.Seek) (protocol.Header, err
 		return nil, protocol.Errorf(protocol.CodeBadHandle, "seek: no consumer %d of a reliable topic on this connection", q.Handle)
 	}
 	s := cons.sub
-	if err := c.b.resetSubscription(ctx, s.part.key.topic, s.name, int(s.part.key.n), q.To); err != nil {
+	if err := c.b.admin.ResetSubscription(ctx, s.part.key.topic, s.name, int(s.part.key.n), q.To); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -82,7 +83,7 @@ func (b *Broker) fetch(ctx context.Context, q *protocol.Fetch) (*protocol.FetchO
 				return out, noView, err
 			}
 			stale++
-			wait(ctx, staleWait)
+			calls.Pause(ctx, staleWait)
 			continue
 		}
 		select {

@@ -1,6 +1,10 @@
 package broker
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/danubemq/danube/broker/words"
+)
 
 // diskWarn is the used part of the disk from which health says degraded.
 const diskWarn = 0.8
@@ -27,7 +31,7 @@ func (b *Broker) degraded() []string {
 		}
 	}
 	if damaged > 0 {
-		out = append(out, counted(damaged, "partition has", "partitions have")+" damaged messages: see topic describe")
+		out = append(out, words.Counted(damaged, "partition has", "partitions have")+" damaged messages: see topic describe")
 	}
 	return out
 }

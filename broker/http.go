@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -129,7 +130,7 @@ func (b *Broker) degradedNow() []string {
 		return []string{}
 	}
 	view := b.meta.View()
-	return append(b.degraded(), takeTally(view).reasons(view)...)
+	return append(b.degraded(), words.Take(view).Reasons(view)...)
 }
 
 // maxHTTPBody bounds the argument of an operation.

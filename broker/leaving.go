@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
@@ -130,7 +131,7 @@ func (b *Broker) moveOff(ctx context.Context) (left, asked int) {
 	errs, err := b.proposeEach(ctx, c, len(parts))
 	if err = errors.Join(append(errs, err)...); err != nil && ctx.Err() == nil {
 		b.log.Warn("not everything can be handed over", "err", err)
-		wait(ctx, 100*time.Millisecond)
+		calls.Pause(ctx, 100*time.Millisecond)
 	}
 	return left, len(parts)
 }

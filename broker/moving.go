@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/broker/calls"
+	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/storage"
@@ -75,17 +76,7 @@ func (b *Broker) carryOut(ctx context.Context, p *partition, m *state.Partition)
 	b.log.Warn("partition not moved", "partition", p.name(), "to", b.brokerName(m.Target.Store), "err", err)
 	if err := b.takeBack(ctx, p, m); err != nil && ctx.Err() == nil {
 		b.log.Warn("move not aborted, trying again", "partition", p.name(), "err", err)
-		wait(ctx, moveRetry)
-	}
-}
-
-// wait sleeps for d, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+		calls.Pause(ctx, moveRetry)
 	}
 }
 
@@ -159,7 +150,7 @@ func (b *Broker) letGo(ctx context.Context, p *partition, m *state.Partition, ep
 	view := b.meta.View()
 	t, now := view.TopicByID(m.Topic), view.Partition(m.Topic, m.Number)
 	if t == nil || now == nil || epoch == 0 {
-		b.retire(p, deletedTopic(p.topic))
+		b.retire(p, words.DeletedTopic(p.topic))
 		return
 	}
 	why := b.notMine(view, t, now)

@@ -194,9 +194,9 @@ func (b *Broker) beginEpoch(view *state.View, r recovered) error {
 	part.cursorEpoch.Store(p.Epoch)
 	part.settling = r.settling
 	if log == nil {
-		part.live = &fanout{b: b, at: openStart(p), scratch: b.store.Scratch()}
+		part.live = &fanout{b: b, at: p.OpenStart(), scratch: b.store.Scratch()}
 	} else {
-		if err := log.Begin(p.Epoch, openStart(p), p.Ceiling); err != nil {
+		if err := log.Begin(p.Epoch, p.OpenStart(), p.Ceiling); err != nil {
 			return fmt.Errorf("begin epoch %d of %s: %w", p.Epoch, part.name(), err)
 		}
 		part.ranges.Store(&p.Ranges[0])
@@ -211,16 +211,6 @@ func (b *Broker) beginEpoch(view *state.View, r recovered) error {
 	}
 	b.parts[part.key] = part
 	return nil
-}
-
-// openStart is where the open range begins. A joined range began earlier: then
-// it is where its last epoch did.
-func openStart(p *state.Partition) uint64 {
-	if len(p.Ranges) == 0 {
-		return 0
-	}
-	last := &p.Ranges[len(p.Ranges)-1]
-	return last.Epochs[len(last.Epochs)-1].Start
 }
 
 // reportUnknown names data of topics the metadata does not know. They are kept:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -133,7 +134,7 @@ func (b *Broker) follow(ctx context.Context, view *state.View, p *partition) {
 	t, m := view.TopicByID(p.key.topic), view.Partition(p.key.topic, p.key.n)
 	switch {
 	case t == nil || m == nil || t.Deleted():
-		b.retireBeside(p, deletedTopic(p.topic))
+		b.retireBeside(p, words.DeletedTopic(p.topic))
 	case b.isMoving(p.key): // the move sees to the rest
 	case m.Epoch != p.epoch || m.Owner != b.self():
 		b.retireBeside(p, b.notMine(view, t, m))

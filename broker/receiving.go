@@ -127,7 +127,7 @@ func (b *Broker) reserve(ctx context.Context, key partitionKey) (*opening, error
 		case served != nil && ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case served != nil: // under an epoch that is over: it is about to be closed
-			wait(ctx, servedPoll)
+			calls.Pause(ctx, servedPoll)
 		default:
 			return o, nil
 		}
@@ -222,7 +222,7 @@ func (b *Broker) takePrepared(m *state.Partition) (recovered, bool) {
 	key := partitionKey{m.Topic, m.Number}
 	b.owning.lock.Lock()
 	x := b.prepared[key]
-	fits := x != nil && m.State != state.Opening && m.Owner == b.self() && m.Epoch == x.epoch+1 && (x.log == nil || openStart(m) == x.end)
+	fits := x != nil && m.State != state.Opening && m.Owner == b.self() && m.Epoch == x.epoch+1 && (x.log == nil || m.OpenStart() == x.end)
 	if fits {
 		delete(b.prepared, key)
 	}

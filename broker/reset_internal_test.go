@@ -13,7 +13,7 @@ import (
 func subscribed(t *testing.T, n int) (*Broker, *state.Subscription) {
 	t.Helper()
 	b := running(t, "/default/moved", protocol.TopicConfig{Partitions: n})
-	if _, err := b.createSubscription(t.Context(), &protocol.SubCreate{Topic: "/default/moved", Subscription: "s"}); err != nil {
+	if _, err := b.admin.CreateSubscription(t.Context(), &protocol.SubCreate{Topic: "/default/moved", Subscription: "s"}); err != nil {
 		t.Fatal(err)
 	}
 	return b, b.subNow("s")
@@ -42,7 +42,7 @@ func TestSeekOfOnePartitionLeavesTheOthersAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.resetSubscription(t.Context(), m.Topic, "s", 0, protocol.Position{Kind: protocol.Earliest}); err != nil {
+	if err := b.admin.ResetSubscription(t.Context(), m.Topic, "s", 0, protocol.Position{Kind: protocol.Earliest}); err != nil {
 		t.Fatal(err)
 	}
 	m = b.subNow("s")
@@ -52,7 +52,7 @@ func TestSeekOfOnePartitionLeavesTheOthersAlone(t *testing.T) {
 	if m.Cursors[0].Generation != 1 || s.d.Generation() != 0 || len(s.d.Cursor().Acked) != 1 {
 		t.Errorf("generations %d and %d, the shell of the other holds %+v", m.Cursors[0].Generation, s.d.Generation(), s.d.Cursor())
 	}
-	if err := b.resetSubscription(t.Context(), m.Topic, "s", -1, protocol.Position{Kind: protocol.Earliest}); err != nil {
+	if err := b.admin.ResetSubscription(t.Context(), m.Topic, "s", -1, protocol.Position{Kind: protocol.Earliest}); err != nil {
 		t.Fatal(err)
 	}
 	if m = b.subNow("s"); m.Cursors[0].Generation != 2 || m.Cursors[1].Generation != 1 || s.d.Generation() != 1 || m.Cursors[1].Acknowledged(8) {
@@ -75,17 +75,12 @@ func TestSeeksSideBySideAllSucceed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	topic := b.meta.View().TopicByID(m.Topic)
 	var wg sync.WaitGroup
 	for i := range partitions * each {
 		wg.Go(func() {
-			todo := []state.CursorReset{{Partition: uint32(i % partitions), Start: uint64(100 + i)}}
-			for len(todo) > 0 {
-				var err error
-				if todo, err = b.resetCursors(t.Context(), topic, "s", todo); err != nil {
-					t.Error(err)
-					return
-				}
+			to := protocol.Position{Kind: protocol.Earliest}
+			if err := b.admin.ResetSubscription(t.Context(), m.Topic, "s", i%partitions, to); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -58,11 +59,11 @@ func (b *Broker) servingNow(ctx context.Context, full string, n int, epoch uint6
 	t := b.meta.View().Topic(full)
 	switch {
 	case t == nil && epoch != 0:
-		return nil, aheadError{noSuchTopic(full)}
+		return nil, aheadError{words.NoSuchTopic(full)}
 	case t == nil:
-		return nil, noSuchTopic(full)
+		return nil, words.NoSuchTopic(full)
 	case n < 0 || n >= int(t.Settings.Partitions):
-		return nil, noSuchPartition(t, n)
+		return nil, words.NoSuchPartition(t, n)
 	}
 	return b.owned(ctx, partitionKey{t.ID, uint32(n)}, epoch)
 }
@@ -91,16 +92,6 @@ func (b *Broker) owned(ctx context.Context, key partitionKey, epoch uint64) (*pa
 		return nil, aheadError{err}
 	}
 	return nil, err
-}
-
-func noSuchTopic(full string) *protocol.Error {
-	return &protocol.Error{Code: protocol.CodeNoSuchTopic, Text: "topic " + full + " does not exist",
-		Hint: "make it with: danube topic create " + full}
-}
-
-func noSuchPartition(t *state.Topic, n int) *protocol.Error {
-	return protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %s, numbered from 0; there is no partition %d",
-		t.Name, counted(int(t.Settings.Partitions), "partition", "partitions"), n)
 }
 
 // partition returns a partition this broker owns, opening it at first use. It
@@ -144,25 +135,13 @@ func (b *Broker) opened(key partitionKey, o *opening) {
 	close(o.done)
 }
 
-// errNotThere is for a partition that nobody serves at the moment.
-var errNotThere = errors.New("no broker serves it at the moment")
-
 // notMine is why this broker does not serve a partition: another does, or will.
 func (b *Broker) notMine(view *state.View, t *state.Topic, m *state.Partition) *protocol.Error {
 	name := fmt.Sprintf("%s:%d", t.Name, m.Number)
 	s := view.Store(m.Owner.Store)
-	if !serves(s, m) || m.Owner.Store == b.self().Store {
-		return &protocol.Error{Code: protocol.CodeNotReady, Epoch: m.Epoch, Text: fmt.Sprintf("%s: %v", name, errNotThere)}
+	if !words.Serves(s, m) || m.Owner.Store == b.self().Store {
+		return &protocol.Error{Code: protocol.CodeNotReady, Epoch: m.Epoch, Text: fmt.Sprintf("%s: %v", name, words.ErrNotThere)}
 	}
 	return &protocol.Error{Code: protocol.CodeMoved, Epoch: m.Epoch, Broker: s.Broker, Address: s.Addresses.Client,
 		Text: fmt.Sprintf("%s is served by broker %s at %s", name, s.Broker, s.Addresses.Client)}
-}
-
-// serves says whether the owner of a partition is there to serve it.
-func serves(s *state.Store, m *state.Partition) bool {
-	return s != nil && s.Status != state.StoreLost && s.Status != state.StoreRemoved && !(s.Clean && m.State == state.Closed)
-}
-
-func deletedTopic(name string) *protocol.Error {
-	return protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", name)
 }

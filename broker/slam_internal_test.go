@@ -15,7 +15,7 @@ import (
 func running(t *testing.T, topic string, cfg protocol.TopicConfig) *Broker {
 	t.Helper()
 	b := runningWith(t, Config{})
-	if _, err := b.createTopic(t.Context(), topic, cfg); err != nil {
+	if err := b.Ask(t.Context(), protocol.OpTopicCreate, &protocol.TopicCreate{Topic: topic, Config: cfg}); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -67,7 +67,7 @@ func pipeConn(t *testing.T, b *Broker) *conn {
 func TestConnectionThatEndsWhileItSubscribesLeavesNoConsumer(t *testing.T) {
 	b := running(t, "/default/slam", protocol.TopicConfig{})
 	q := &protocol.Subscribe{Topic: "/default/slam", Subscription: "s", Consumer: "a", Credit: 10}
-	if _, err := b.createSubscription(t.Context(), &protocol.SubCreate{Topic: q.Topic, Subscription: q.Subscription}); err != nil {
+	if _, err := b.admin.CreateSubscription(t.Context(), &protocol.SubCreate{Topic: q.Topic, Subscription: q.Subscription}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := b.serving(t.Context(), q.Topic, 0, 0)
@@ -131,7 +131,7 @@ func TestEndOfAConsumerIsToldBehindTheAnswerThatNamesIt(t *testing.T) {
 func TestSubscriptionThatBeginsDuringAResetIsOfTheNewGeneration(t *testing.T) {
 	b := running(t, "/default/moved", protocol.TopicConfig{})
 	q := &protocol.Subscribe{Topic: "/default/moved", Subscription: "s", Existing: true}
-	if _, err := b.createSubscription(t.Context(), &protocol.SubCreate{Topic: q.Topic, Subscription: q.Subscription}); err != nil {
+	if _, err := b.admin.CreateSubscription(t.Context(), &protocol.SubCreate{Topic: q.Topic, Subscription: q.Subscription}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := b.serving(t.Context(), q.Topic, 0, 0)

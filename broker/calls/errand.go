@@ -57,7 +57,7 @@ func (e Errand[Q, A]) OnLeader(ctx context.Context, p *Peers, q *Q) (*A, error) 
 			}
 			last = err
 		}
-		if pause(ctx, leaderPause); ctx.Err() != nil {
+		if Pause(ctx, leaderPause); ctx.Err() != nil {
 			break
 		}
 	}
@@ -69,8 +69,8 @@ const (
 	leaderPause = 200 * time.Millisecond
 )
 
-// pause sleeps for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+// Pause sleeps for d, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/storage"
 )
@@ -317,7 +318,7 @@ func (j *copyJob) flush(ctx context.Context) error {
 	if len(whole) == 0 {
 		return nil
 	}
-	errs, err := j.h.proposeEach(ctx, &state.CopyRanges{Entries: whole}, len(whole))
+	errs, err := j.h.cfg.Meta.DecideEach(ctx, &state.CopyRanges{Entries: whole}, len(whole))
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return fmt.Errorf("record the copy of %s: %w", j.p.name(), err)
 	}
@@ -355,16 +356,6 @@ func (p *pacer) take(ctx context.Context, n int) error {
 	if pause < 10*time.Millisecond {
 		return ctx.Err()
 	}
-	wait(ctx, pause)
+	calls.Pause(ctx, pause)
 	return ctx.Err()
-}
-
-// wait sleeps for d, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -147,10 +147,10 @@ func (k *damageKeeper) reconcile(ctx context.Context) (left bool) {
 		return left
 	}
 	// What is marked of the open range must lie below the floor that the metadata know.
-	errs, err := k.h.proposeEach(ctx, &state.UpdatePartitions{Entries: floors}, len(floors))
+	errs, err := k.h.cfg.Meta.DecideEach(ctx, &state.UpdatePartitions{Entries: floors}, len(floors))
 	if err == nil {
 		var more []error
-		more, err = k.h.proposeEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
+		more, err = k.h.cfg.Meta.DecideEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
 		errs = append(errs, more...)
 	}
 	if err = errors.Join(append(errs, err)...); err != nil && ctx.Err() == nil {
@@ -195,7 +195,7 @@ func (h *History) MarkDamage(ctx context.Context, found map[storage.PartitionID]
 			marks = append(marks, unmarked(m, d)...)
 		}
 	}
-	errs, err := h.proposeEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
+	errs, err := h.cfg.Meta.DecideEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
 	if err = errors.Join(append(errs, err)...); err != nil {
 		h.cfg.Log.Error("damage not recorded in the metadata", "err", err)
 	}

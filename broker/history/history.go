@@ -97,29 +97,6 @@ func (h *History) Keep(id storage.PartitionID) (release func(), free bool) {
 	}, true
 }
 
-// propose commits one command; a refusal is its error.
-func (h *History) propose(ctx context.Context, c state.Command) (state.Result, error) {
-	res, err := h.cfg.Meta.Propose(ctx, c)
-	if err == nil {
-		err = res.Err
-	}
-	return res, err
-}
-
-// proposeEach commits a batched command of n entries and returns the answer to each.
-func (h *History) proposeEach(ctx context.Context, c state.Command, n int) ([]error, error) {
-	errs := make([]error, n)
-	if n == 0 {
-		return errs, nil
-	}
-	res, err := h.propose(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	copy(errs, res.Entries)
-	return errs, nil
-}
-
 // notify wakes whoever waits at a channel of capacity one.
 func notify(ch chan<- struct{}) {
 	select {

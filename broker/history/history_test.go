@@ -121,7 +121,7 @@ func (r *rig) serve(n uint64) *Partition {
 	facts := Facts(r.cfg.Meta.View().TopicByID(topic), m, r.owner.Store)
 	log, _, err := r.Own(r.t.Context(), facts)
 	wantNil(r.t, err)
-	wantNil(r.t, log.Begin(m.Epoch, m.OpenRange().Start, m.Ceiling))
+	wantNil(r.t, log.Begin(m.Epoch, m.OpenStart(), m.Ceiling))
 	log.SetRanges(facts.Ranges)
 	if n > 0 {
 		_, _, err := log.OpenSession(7, 1, 0)

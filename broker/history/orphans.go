@@ -120,7 +120,7 @@ func (h *History) takeBackSealed(ctx context.Context, p *Partition, rg *state.Ra
 // restore commits what came back.
 func (h *History) restore(ctx context.Context, p *Partition, c *state.RestoreRange) error {
 	c.Topic, c.Partition, c.Epoch = p.id.Topic, p.id.Partition, p.epoch
-	if _, err := h.propose(ctx, c); err != nil {
+	if _, err := h.cfg.Meta.Decide(ctx, c); err != nil {
 		return fmt.Errorf("take [%d, %d) of %s back: %w", c.From, c.End, p.name(), err)
 	}
 	return nil
@@ -271,7 +271,7 @@ func (h *History) restoreTail(ctx context.Context, p *Partition, rg *state.Range
 		}
 	}
 	if whole && !t.ans.Proven && t.ans.End < rg.End {
-		errs, err := h.proposeEach(ctx, &state.MarkRanges{Entries: []state.RangeMark{{
+		errs, err := h.cfg.Meta.DecideEach(ctx, &state.MarkRanges{Entries: []state.RangeMark{{
 			Topic: p.id.Topic, Partition: p.id.Partition, Epoch: p.epoch, From: t.ans.End, To: rg.End, Status: state.RangeLost,
 		}}}, 1)
 		if err = errors.Join(append(errs, err)...); err != nil {

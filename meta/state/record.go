@@ -130,6 +130,16 @@ func (p *Partition) OpenRange() *Range {
 	return nil
 }
 
+// OpenStart is where the open range begins. A joined range began earlier: then it is where its last epoch did. Zero
+// without ranges.
+func (p *Partition) OpenStart() uint64 {
+	if len(p.Ranges) == 0 {
+		return 0
+	}
+	last := &p.Ranges[len(p.Ranges)-1]
+	return last.Epochs[len(last.Epochs)-1].Start
+}
+
 // Range returns the range that holds offset n, nil if n lies in a plain gap, below the log's start or at or above the
 // ceiling.
 func (p *Partition) Range(n uint64) *Range {

@@ -1,4 +1,4 @@
-package broker
+package words
 
 import (
 	"strings"
@@ -33,7 +33,7 @@ func TestBrokerNamedIsTheOneThatIsThere(t *testing.T) {
 	apply(&state.LoseStore{Owner: gone})
 	view := s.Freeze()
 	for name, want := range map[string]string{"n1": "b1", "a1": "a1", "n2": "a2", "n3": "", "n4": "", "b": ""} {
-		got, err := brokerNamed(view, name)
+		got, err := StoreNamed(view, name)
 		switch {
 		case want == "" && err == nil:
 			t.Errorf("%s means %s", name, got.ID)
@@ -41,11 +41,11 @@ func TestBrokerNamedIsTheOneThatIsThere(t *testing.T) {
 			t.Errorf("%s means %v, %v; want %s", name, got, err, want)
 		}
 	}
-	all, err := storesNamed(view, "n1")
+	all, err := StoresNamed(view, "n1")
 	if err != nil || len(all) != 2 {
 		t.Fatalf("n1 may mean %v, %v", all, err)
 	}
-	if _, err := only("n1", all); err == nil || !strings.Contains(err.Error(), "(lost)") {
+	if _, err := Only("n1", all); err == nil || !strings.Contains(err.Error(), "(lost)") {
 		t.Errorf("to remove n1: %v", err)
 	}
 }

@@ -1,9 +1,10 @@
-package broker
+package admin
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -17,7 +18,7 @@ func TestSubscriptionNotServedHasAReason(t *testing.T) {
 		fails: map[uint32]string{1: "broker n2 does not say more"},
 	}
 	parts := g.subscription(&state.Subscription{Name: "s", Cursors: make([]state.Cursor, 3)})
-	for i, want := range []string{"the log ends at 100", "broker n2 does not say more", errNotThere.Error()} {
+	for i, want := range []string{"the log ends at 100", "broker n2 does not say more", words.ErrNotThere.Error()} {
 		if got, ok := strings.CutPrefix(parts[i].State, "not served: "); !ok || got != want {
 			t.Errorf("partition %d is %q, want the reason %q", i, parts[i].State, want)
 		}

@@ -1,4 +1,4 @@
-package broker
+package admin
 
 import (
 	"bytes"
@@ -39,12 +39,12 @@ const (
 	transferBytes = 4 << 30
 )
 
-func (b *Broker) adminSnapshot(ctx context.Context, q *protocol.SnapshotPage) (any, error) {
-	return calls.Errand[protocol.SnapshotPage, protocol.SnapshotPage]{Op: opSnapshot, Limit: changeTime, Here: b.snapshotHere}.OnLeader(ctx, b.peers, q)
+func (b *Board) snapshot(ctx context.Context, q *protocol.SnapshotPage) (any, error) {
+	return calls.Errand[protocol.SnapshotPage, protocol.SnapshotPage]{Op: opSnapshot, Limit: changeTime, Here: b.snapshotHere}.OnLeader(ctx, b.cfg.Peers, q)
 }
 
-func (b *Broker) adminRestore(ctx context.Context, q *protocol.SnapshotPage) (any, error) {
-	return calls.Errand[protocol.SnapshotPage, protocol.SnapshotPage]{Op: opRestore, Limit: changeTime, Here: b.restoreHere}.OnLeader(ctx, b.peers, q)
+func (b *Board) restore(ctx context.Context, q *protocol.SnapshotPage) (any, error) {
+	return calls.Errand[protocol.SnapshotPage, protocol.SnapshotPage]{Op: opRestore, Limit: changeTime, Here: b.restoreHere}.OnLeader(ctx, b.cfg.Peers, q)
 }
 
 // begin makes a transfer, or finds the one that is named.
@@ -87,7 +87,7 @@ func (t *transfers) end(id string) {
 }
 
 // snapshotHere answers a page of the metadata as this broker, the leader, has them.
-func (b *Broker) snapshotHere(ctx context.Context, q *protocol.SnapshotPage) (*protocol.SnapshotPage, error) {
+func (b *Board) snapshotHere(ctx context.Context, q *protocol.SnapshotPage) (*protocol.SnapshotPage, error) {
 	id, x, err := b.transfers.begin(q.ID, b.cfg.Now())
 	if err != nil {
 		return nil, err
@@ -95,10 +95,10 @@ func (b *Broker) snapshotHere(ctx context.Context, q *protocol.SnapshotPage) (*p
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.whole {
-		err := b.meta.Barrier(ctx) // everything that is committed now is in it
+		err := b.cfg.Meta.Barrier(ctx) // everything that is committed now is in it
 		if err == nil {
 			x.data.Reset()
-			err = b.meta.Backup(&x.data)
+			err = b.cfg.Meta.Backup(&x.data)
 		}
 		if err != nil {
 			b.transfers.end(id)
@@ -120,7 +120,7 @@ func (b *Broker) snapshotHere(ctx context.Context, q *protocol.SnapshotPage) (*p
 
 // restoreHere takes a page of a snapshot; the last one puts it in place of the
 // metadata there are and begins a new history (R22).
-func (b *Broker) restoreHere(ctx context.Context, q *protocol.SnapshotPage) (*protocol.SnapshotPage, error) {
+func (b *Board) restoreHere(ctx context.Context, q *protocol.SnapshotPage) (*protocol.SnapshotPage, error) {
 	id, x, err := b.transfers.begin(q.ID, b.cfg.Now())
 	if err != nil {
 		return nil, err
@@ -142,13 +142,13 @@ func (b *Broker) restoreHere(ctx context.Context, q *protocol.SnapshotPage) (*pr
 	if q.Size != 0 && int64(x.data.Len()) != q.Size {
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "the snapshot has %d bytes, %d came", q.Size, x.data.Len())
 	}
-	before := b.meta.View()
-	if err := b.meta.Restore(ctx, bytes.NewReader(x.data.Bytes())); err != nil {
+	before := b.cfg.Meta.View()
+	if err := b.cfg.Meta.Restore(ctx, bytes.NewReader(x.data.Bytes())); err != nil {
 		return nil, fmt.Errorf("restore the metadata: %w", err)
 	}
-	now := b.meta.View()
+	now := b.cfg.Meta.View()
 	out.Vanished, out.Gone = vanished(before, now)
-	b.log.Warn("the metadata were restored from a snapshot; a new history begins", "history", now.Cluster().History, "topics_gone", out.Gone)
+	b.cfg.Log.Warn("the metadata were restored from a snapshot; a new history begins", "history", now.Cluster().History, "topics_gone", out.Gone)
 	return out, nil
 }
 

@@ -1,4 +1,4 @@
-package broker
+package words
 
 import (
 	"strings"
@@ -23,7 +23,7 @@ func TestReasonsNameOneAndSeveral(t *testing.T) {
 		for i := range n {
 			c.add(view, topic, &state.Partition{Number: uint32(i), State: state.Opening, Owner: state.Owner{Store: state.StoreID{9}}, Ranges: ranges})
 		}
-		return strings.Join(c.reasons(view), "\n")
+		return strings.Join(c.Reasons(view), "\n")
 	}
 	for name, x := range map[string]struct {
 		got  string
@@ -47,7 +47,7 @@ func TestReasonsNameOneAndSeveral(t *testing.T) {
 		}
 	}
 	nowhere.Epochs = []state.EpochStart{{Epoch: 1, Start: 5}}
-	if d := describeRange(view, &nowhere, 0); !strings.Contains(d.Detail, "no broker is known to have it") {
+	if d := Range(view, &nowhere, 0); !strings.Contains(d.Detail, "no broker is known to have it") {
 		t.Errorf("topic describe says of it: %q", d.Detail)
 	}
 }

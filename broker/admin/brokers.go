@@ -1,0 +1,242 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danubemq/danube/broker/calls"
+	"github.com/danubemq/danube/broker/words"
+	"github.com/danubemq/danube/cluster"
+	"github.com/danubemq/danube/meta"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+func ownerOfStore(s *state.Store) state.Owner {
+	return state.Owner{Store: s.ID, Incarnation: s.Incarnation}
+}
+
+func (b *Board) status(ctx context.Context, _ *struct{}) (any, error) {
+	view := b.cfg.Meta.View()
+	c := view.Cluster()
+	t := words.Take(view)
+	out := &protocol.Status{
+		Cluster: c.Name, ClusterID: fmt.Sprintf("%x", c.ID[:]), Broker: b.cfg.Name, Release: b.cfg.Release,
+		Ready: b.cfg.Ready(), Topics: view.TopicCount(), Brokers: b.brokers(view, t), History: c.History,
+		Orphaned: t.Orphans + t.Unplaced, Unplaced: t.Unplaced, Moving: t.Moves, Ownerless: t.NoOwner, Durability: b.durabilityWords(),
+	}
+	if leader, ok := b.cfg.Meta.Leader(); ok {
+		out.Leader = b.cfg.Peers.Name(leader.Store)
+	}
+	out.Degraded = append(b.cfg.Degraded(), t.Reasons(view)...)
+	out.Degraded = append(out.Degraded, b.leaderNotes(ctx)...)
+	return out, nil
+}
+
+// durabilityWords says what the default level of a topic means here.
+func (b *Board) durabilityWords() string {
+	return "durability local: one copy, on the disk of the broker that owns the topic"
+}
+
+// brokers lists those that are not removed.
+func (b *Board) brokers(view *state.View, t *words.Tally) []protocol.BrokerStatus {
+	voters, gossip := map[state.StoreID]bool{}, map[state.StoreID]cluster.Member{}
+	for _, s := range b.cfg.Meta.Servers() {
+		voters[s.Store] = s.Voter
+	}
+	for _, m := range b.cfg.Cluster.Members() {
+		gossip[m.Store] = m
+	}
+	leader, led := b.cfg.Meta.Leader()
+	out := []protocol.BrokerStatus{}
+	for s := range view.Stores() {
+		if s.Status == state.StoreRemoved {
+			continue
+		}
+		x := protocol.BrokerStatus{
+			Name: s.Broker, Store: s.ID.String(), Address: s.Addresses.Client, State: words.Status(s), Voter: voters[s.ID], Incarnation: s.Incarnation,
+			Leader: led && leader.Store == s.ID, Peer: s.Addresses.Peer, HTTP: s.Addresses.HTTP, Partitions: t.Owned[s.ID], OnlyCopies: t.Only[s.ID],
+		}
+		if m, ok := gossip[s.ID]; ok && s.ID != b.cfg.Self().Store {
+			x.Gossip = m.State.String()
+			if m.State != cluster.Alive {
+				x.Reason = fmt.Sprintf("%s for %v", m.State, b.cfg.Now().Sub(m.Since).Round(time.Second))
+			}
+		}
+		if s.ID == b.cfg.Self().Store {
+			x.Applied = view.Index()
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+type notesAnswer struct {
+	Notes []string `msgpack:"n"`
+}
+
+// leaderNotes asks the leader what it knows: who is suspected, who lags, what cannot be moved.
+func (b *Board) leaderNotes(ctx context.Context) []string {
+	leader, ok := b.cfg.Meta.Leader()
+	if !ok {
+		return []string{"no leader is known: nothing can be decided"}
+	}
+	a, err := calls.Errand[struct{}, notesAnswer]{Op: opNotes, Limit: notesTime, Here: b.notesHere}.On(ctx, b.cfg.Peers, leader.Store, &struct{}{})
+	if err != nil {
+		return []string{fmt.Sprintf("the leader, broker %s, does not answer: %v", b.cfg.Peers.Name(leader.Store), err)}
+	}
+	return a.Notes
+}
+
+// notesTime bounds how long a status waits for the leader.
+const notesTime = 2 * time.Second
+
+func (b *Board) notesHere(context.Context, *struct{}) (*notesAnswer, error) {
+	return &notesAnswer{b.cfg.Controller.Notes()}, nil
+}
+
+func (b *Board) brokerList(context.Context, *struct{}) (any, error) {
+	view := b.cfg.Meta.View()
+	return &protocol.BrokerList{Brokers: b.brokers(view, words.Take(view))}, nil
+}
+
+// mostListed bounds the lists of broker describe.
+const mostListed = 1000
+
+func (b *Board) brokerDescribe(_ context.Context, q *protocol.BrokerArgs) (any, error) {
+	view := b.cfg.Meta.View()
+	s, err := words.StoreNamed(view, q.Broker)
+	if err != nil {
+		return nil, err
+	}
+	out := &protocol.BrokerDescription{Owned: []protocol.BrokerPartition{}, Only: []protocol.BrokerRange{}}
+	all := b.brokers(view, words.Take(view))
+	if i := slices.IndexFunc(all, func(x protocol.BrokerStatus) bool { return x.Store == s.ID.String() }); i >= 0 {
+		out.BrokerStatus = all[i]
+	} else {
+		out.BrokerStatus = protocol.BrokerStatus{Name: s.Broker, Store: s.ID.String(), State: words.Status(s), Incarnation: s.Incarnation}
+	}
+	for m := range view.Held(s.ID) {
+		t := view.TopicByID(m.Topic)
+		if t == nil || t.Deleted() {
+			continue
+		}
+		if m.Owner.Store == s.ID && len(out.Owned) < mostListed {
+			out.Owned = append(out.Owned, protocol.BrokerPartition{Topic: t.Name, Partition: int(m.Number), Epoch: m.Epoch, State: strings.ToLower(m.State.String())})
+		}
+		for i := range m.Ranges {
+			r := &m.Ranges[i]
+			if len(r.Stores) != 1 || r.Stores[0] != s.ID || r.Status == state.RangeLost || len(out.Only) == mostListed {
+				continue
+			}
+			d := words.Range(view, r, m.Floor)
+			out.Only = append(out.Only, protocol.BrokerRange{Topic: t.Name, Partition: int(m.Number), Start: d.Start, End: d.End, Status: d.Status})
+		}
+	}
+	return out, nil
+}
+
+func (b *Board) brokerDrain(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
+	return b.setStatus(ctx, q, state.StoreDraining, state.StoreDraining, state.StoreDrained)
+}
+
+func (b *Board) brokerActivate(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
+	return b.setStatus(ctx, q, state.StoreActive, state.StoreActive)
+}
+
+// setStatus changes what the cluster expects of a broker; done are the states in which that is so already.
+func (b *Board) setStatus(ctx context.Context, q *protocol.BrokerArgs, to state.StoreStatus, done ...state.StoreStatus) (any, error) {
+	view := b.cfg.Meta.View()
+	s, err := words.StoreNamed(view, q.Broker)
+	switch {
+	case err != nil:
+		return nil, err
+	case slices.Contains(done, s.Status):
+		return protocol.Done{}, nil
+	case s.Status == state.StoreLost:
+		return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s is lost and serves nothing", s.Broker),
+			Hint: "start it again, or take it out of the cluster with: danube broker remove " + s.Broker}
+	case s.Status == state.StoreRemoved:
+		return nil, protocol.Errorf(protocol.CodeBadRequest, "broker %s was removed from the cluster", s.Broker)
+	}
+	if to == state.StoreDraining && !slices.ContainsFunc(slices.Collect(view.Stores()), func(o *state.Store) bool {
+		return o.ID != s.ID && o.Status == state.StoreActive && !o.Clean
+	}) {
+		return nil, protocol.Errorf(protocol.CodeBadRequest, "broker %s cannot be drained: no other broker is active to take what it has", s.Broker)
+	}
+	if _, err := b.cfg.Peers.Request(ctx, &state.SetStore{Owner: ownerOfStore(s), Status: to}); err != nil {
+		return nil, fmt.Errorf("make broker %s %s: %w", s.Broker, to, err)
+	}
+	return protocol.Done{}, nil
+}
+
+func (b *Board) brokerRemove(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
+	all, err := words.StoresNamed(b.cfg.Meta.View(), q.Broker)
+	if err != nil {
+		return nil, err
+	}
+	s, err := words.Only(q.Broker, all) // what cannot be taken back guesses nothing
+	if err != nil {
+		return nil, err
+	}
+	_, err = b.cfg.Peers.Request(ctx, &state.RemoveStore{Store: s.ID, Lose: q.Lose})
+	if errors.Is(err, state.ErrConflict) {
+		hint := "danube broker drain " + s.Broker + " moves what it has to others"
+		if s.Status == state.StoreLost {
+			hint = "with --lose what only its disk has is given up for good"
+		}
+		return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s cannot be removed: %v", s.Broker, err), Hint: hint}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("remove broker %s: %w", s.Broker, err)
+	}
+	return protocol.Done{}, nil
+}
+
+func (b *Board) promote(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
+	return calls.Errand[protocol.BrokerArgs, protocol.Done]{Op: opPromote, Limit: changeTime, Here: b.promoteHere}.OnLeader(ctx, b.cfg.Peers, q)
+}
+
+func (b *Board) demote(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
+	return calls.Errand[protocol.BrokerArgs, protocol.Done]{Op: opDemote, Limit: changeTime, Here: b.demoteHere}.OnLeader(ctx, b.cfg.Peers, q)
+}
+
+// changeTime bounds what the leader does for an operator.
+const changeTime = 30 * time.Second
+
+func (b *Board) promoteHere(ctx context.Context, q *protocol.BrokerArgs) (*protocol.Done, error) {
+	s, err := words.StoreNamed(b.cfg.Meta.View(), q.Broker)
+	if err != nil {
+		return nil, err
+	}
+	return &protocol.Done{}, b.memberError(s, "given a vote", b.cfg.Meta.Promote(ctx, s.ID))
+}
+
+func (b *Board) demoteHere(ctx context.Context, q *protocol.BrokerArgs) (*protocol.Done, error) {
+	s, err := words.StoreNamed(b.cfg.Meta.View(), q.Broker)
+	if err != nil {
+		return nil, err
+	}
+	if s.ID == b.cfg.Self().Store {
+		// The leader cannot take its own vote: another leads first, and does it.
+		if err := b.cfg.Meta.Transfer(ctx, nil); err != nil {
+			return nil, b.memberError(s, "demoted", err)
+		}
+		return nil, meta.ErrNotLeader
+	}
+	return &protocol.Done{}, b.memberError(s, "demoted", b.cfg.Meta.Demote(ctx, s.ID))
+}
+
+func (b *Board) memberError(s *state.Store, what string, err error) error {
+	if errors.Is(err, meta.ErrNotMember) || errors.Is(err, meta.ErrNoQuorum) {
+		return protocol.Errorf(protocol.CodeBadRequest, "broker %s cannot be %s: %v", s.Broker, what, err)
+	}
+	if err != nil {
+		return fmt.Errorf("broker %s is not %s: %w", s.Broker, what, err)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package words
+
+import (
+	"strings"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+// Partition describes a partition by what the metadata say of it alone; next is
+// the offset its next message gets, as far as that is known.
+func Partition(view *state.View, m *state.Partition, next uint64) protocol.PartitionDescription {
+	d := protocol.PartitionDescription{
+		Partition: int(m.Number), Epoch: m.Epoch, State: strings.ToLower(m.State.String()), LogStart: m.LogStart, Ceiling: m.Ceiling,
+		NextOffset: next, CommittedEnd: m.Floor, Protected: m.Floor, ColdEnd: m.LogStart, Ranges: []protocol.RangeDescription{},
+	}
+	if s := view.Store(m.Owner.Store); s != nil {
+		d.Owner = s.Broker
+	}
+	if m.State == state.Sealing {
+		d.Reason = "moving to broker " + Name(view, m.Target.Store)
+	}
+	for i := range m.Ranges {
+		d.Ranges = append(d.Ranges, Range(view, &m.Ranges[i], next))
+	}
+	for _, x := range m.Superseded {
+		d.Superseded = append(d.Superseded, protocol.OffsetSpan(x))
+	}
+	return d
+}
+
+// Range describes a range; an open one ends at next.
+func Range(view *state.View, r *state.Range, next uint64) protocol.RangeDescription {
+	d := protocol.RangeDescription{Epoch: r.Epochs[len(r.Epochs)-1].Epoch, Start: r.Start, End: r.End, Status: r.Status.String(), Stores: []string{}}
+	if r.Status == state.RangeOpen {
+		d.End = next
+	}
+	var away []string
+	for _, id := range r.Stores {
+		name := id.String()
+		if s := view.Store(id); s != nil {
+			name = s.Broker
+			if s.Status == state.StoreLost || s.Clean {
+				away = append(away, name+" ("+Status(s)+")")
+			}
+		}
+		d.Stores = append(d.Stores, name)
+	}
+	switch {
+	case r.Status == state.RangeOrphaned && len(r.Stores) == 0:
+		d.Detail = "no broker is known to have it; consumers pass it"
+	case r.Status == state.RangeOrphaned && r.Accepted:
+		d.Detail = "consumers may pass it"
+	case r.Status == state.RangeOrphaned && len(away) == len(r.Stores):
+		d.Detail = "may come back with broker " + strings.Join(away, " or ")
+	case r.Status == state.RangeSealed && len(away) == len(r.Stores):
+		d.Detail = "pending until broker " + strings.Join(away, " or ") + " is back"
+	}
+	return d
+}
+
+// Messages is how many offsets of [from, to) the metadata says a message has:
+// plain gaps, ORPHANED and LOST ranges hold none that can be read.
+func Messages(m *state.Partition, from, to uint64) uint64 {
+	if m == nil {
+		return 0
+	}
+	n := uint64(0)
+	for i := range m.Ranges {
+		r := &m.Ranges[i]
+		end := min(r.End, to)
+		if r.Status == state.RangeOpen {
+			end = to
+		} else if r.Status != state.RangeSealed {
+			continue
+		}
+		if start := max(r.Start, from); start < end {
+			n += end - start
+		}
+	}
+	return n
+}

@@ -1,0 +1,52 @@
+// Package words says in words, and in the descriptions of the protocol, what the metadata say: who is meant by a name,
+// what became of a range, what of the cluster is not as it should be. What it is given is one version of the metadata;
+// it knows no broker, no log and no clock.
+//
+// Its one type is Tally, what a walk over all partitions counts; the rest are functions of a view.
+package words
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
+)
+
+// listed is what is named of n things, and how many more there are.
+func listed(named []string, n int) string {
+	out := strings.Join(named, "; ")
+	if n > len(named) {
+		out += fmt.Sprintf("; and %d more", n-len(named))
+	}
+	return out
+}
+
+// Counted says how many there are, in words that fit one or several.
+func Counted(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
+}
+
+// NoSuchTopic refuses a topic that does not exist, by its full name.
+func NoSuchTopic(full string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNoSuchTopic, Text: "topic " + full + " does not exist",
+		Hint: "make it with: danube topic create " + full}
+}
+
+// NoSuchPartition refuses a partition that a topic does not have.
+func NoSuchPartition(t *state.Topic, n int) *protocol.Error {
+	return protocol.Errorf(protocol.CodeNoSuchPartition, "topic %s has %s, numbered from 0; there is no partition %d",
+		t.Name, Counted(int(t.Settings.Partitions), "partition", "partitions"), n)
+}
+
+// ErrNotThere is for a partition that nobody serves at the moment.
+var ErrNotThere = errors.New("no broker serves it at the moment")
+
+// DeletedTopic refuses what a topic that was deleted is asked for.
+func DeletedTopic(name string) *protocol.Error {
+	return protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", name)
+}
