@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"time"
 
 	"github.com/danubemq/danube/broker/admin"
 	"github.com/danubemq/danube/protocol"
@@ -58,6 +57,3 @@ func (b *Broker) call(ctx context.Context, name string, decode func(any) error) 
 	}
 	return b.admin.Call(ctx, name, decode)
 }
-
-// adminTime bounds an operation that came over HTTP.
-const adminTime = 60 * time.Second

@@ -14,6 +14,7 @@ import (
 
 	"github.com/danubemq/danube/broker/admin"
 	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/broker/web"
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
@@ -33,7 +34,7 @@ type Broker struct {
 	admin    *admin.Board
 	meta     *meta.Node
 	clients  net.Listener
-	http     *httpServer
+	http     *web.Server
 	metrics  *metrics
 	frames   *protocol.Budget
 	wg       sync.WaitGroup // everything that runs beside Run
@@ -227,7 +228,7 @@ func (b *Broker) HTTPAddr() string {
 	if b.http == nil {
 		return ""
 	}
-	return b.http.addr()
+	return b.http.Addr()
 }
 
 // Topics is the number of topics.
@@ -353,7 +354,7 @@ func (b *Broker) shut(parting func(map[partitionKey]*partition) error) error {
 		errs = append(errs, b.cluster.Close())
 	}
 	if b.http != nil {
-		errs = append(errs, b.http.close())
+		errs = append(errs, b.http.Close())
 	}
 	return errors.Join(errs...)
 }

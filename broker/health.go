@@ -3,8 +3,35 @@ package broker
 import (
 	"fmt"
 
+	"github.com/danubemq/danube/broker/web"
 	"github.com/danubemq/danube/broker/words"
 )
+
+// openHTTP opens the HTTP port, so that health can be asked from the start on.
+func (b *Broker) openHTTP() error {
+	if b.cfg.Listen.HTTP == "" {
+		return nil
+	}
+	ln, err := b.cfg.Listen.Open("tcp", b.cfg.Listen.HTTP)
+	if err != nil {
+		return &ListenError{Port: "HTTP", Address: b.cfg.Listen.HTTP, Err: err}
+	}
+	b.http = web.Open(web.Config{
+		Listener: ln, Metrics: b.cfg.Metrics, Pprof: b.cfg.Pprof, Call: b.call, Coded: b.wireError,
+		Degraded: b.degradedNow, NotReady: b.notReady, Log: b.log,
+		Failed: func() bool { return b.ready.Load() && b.store.Err() != nil },
+	})
+	return nil
+}
+
+// degradedNow is degraded once the broker has started.
+func (b *Broker) degradedNow() []string {
+	if !b.ready.Load() {
+		return []string{}
+	}
+	view := b.meta.View()
+	return append(b.degraded(), words.Take(view).Reasons(view)...)
+}
 
 // diskWarn is the used part of the disk from which health says degraded.
 const diskWarn = 0.8
