@@ -45,7 +45,7 @@ func (c *conn) admin(f protocol.Frame) error {
 			c.refuse(f.ID, err)
 			return
 		}
-		c.out.frameWithBody(protocol.TypeAdminOK, f.ID, nil, data)
+		c.out.FrameWithBody(protocol.TypeAdminOK, f.ID, nil, data)
 	})
 	return nil
 }

@@ -332,7 +332,7 @@ func (b *Broker) shut(parting func(map[partitionKey]*partition) error) error {
 		p.close(errShuttingDown)
 	}
 	for c := range conns {
-		c.out.frame(protocol.TypeGoAway, 0, errShuttingDown)
+		c.out.Frame(protocol.TypeGoAway, 0, errShuttingDown)
 		c.hangUp(errShuttingDown)
 	}
 	b.cancel()
@@ -357,6 +357,14 @@ func (b *Broker) shut(parting func(map[partitionKey]*partition) error) error {
 		errs = append(errs, b.http.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// notify wakes whoever waits at a channel of capacity one.
+func notify(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
 }
 
 func ignoreClosed(err error) error {

@@ -147,17 +147,6 @@ func orDefault[T comparable](v *T, def T) {
 func (c *Config) tailBytes() int64  { return min(c.Memory/2, 64<<20) }
 func (c *Config) frameBytes() int64 { return c.Memory / 4 }
 
-// At most so much waits to be written to one connection before its consumers
-// count as having no room.
-const connOutBytes = 4 << 20
-
-// window is how many produce frames one connection may have in flight.
-const window = 256
-
-// heartbeat is how long either side may be silent; a peer that sent nothing
-// for three of them is dead (10 s).
-const heartbeat = 3 * time.Second
-
 // requestLimit is how many requests that need the metadata or the disk one
 // connection may have under way.
 const requestLimit = 64

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/broker/outbox"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -23,15 +24,14 @@ type conn struct {
 	log    *slog.Logger
 	in     *protocol.Reader
 	input  *meteredReader
-	out    outbox
+	out    *outbox.Outbox
 	ctx    context.Context // ends when the connection does
 	cancel context.CancelCauseFunc
 	slots  chan struct{} // held by requests that may wait for the metadata or the disk
 	waits  chan struct{} // held by fetches that wait for messages
 	wg     sync.WaitGroup
 
-	scratch scratch     // of the reading goroutine
-	closing []*producer // closed and answered; of the writing goroutine
+	scratch scratch // of the reading goroutine
 
 	mu        sync.Mutex // guards what follows
 	handles   uint32
@@ -47,7 +47,7 @@ type producer struct {
 	id     uint64
 	sess   uint32
 	stop   func() // ends the watch on the log
-	acks   ackQueue
+	lane   outbox.Lane
 	closed bool // its client closes it; guarded by the conn
 }
 
@@ -64,7 +64,7 @@ func newConn(b *Broker, nc net.Conn, id uint64) *conn {
 	}
 	c.in = protocol.NewReader(c.input, 64<<10)
 	c.in.SetBudget(b.frames)
-	c.out.init()
+	c.out = outbox.New(outbox.Config{Conn: nc, Acked: b.metrics.ackSeconds, Sent: b.metrics.sentBytes, Now: b.cfg.Now, Log: c.log})
 	return c
 }
 
@@ -73,7 +73,7 @@ func newConn(b *Broker, nc net.Conn, id uint64) *conn {
 func (c *conn) serve() {
 	defer c.b.metrics.connections.Dec()
 	c.b.metrics.connections.Inc()
-	c.wg.Go(c.write)
+	c.wg.Go(func() { c.out.Write(c.ctx, c.cancel) })
 	err := c.read()
 	c.in.Close()
 	c.close(err)
@@ -87,18 +87,18 @@ func (c *conn) serve() {
 // close ends the connection: a coded error, if the peer is to know one, is the last frame.
 func (c *conn) close(err error) {
 	if pe, ok := errors.AsType[*protocol.Error](err); ok {
-		c.out.frame(protocol.TypeError, 0, pe)
+		c.out.Frame(protocol.TypeError, 0, pe)
 	}
-	c.out.finish()
+	c.out.Finish()
 	c.cancel(err)
 }
 
 // hangUp ends the connection for the broker: what is queued is written, then it is closed.
 func (c *conn) hangUp(why error) {
-	c.out.finish()
+	c.out.Finish()
 	_ = c.nc.SetReadDeadline(time.Now()) // wakes the reader; a failure means it is closed already
 	c.cancel(why)
-	_ = c.nc.SetWriteDeadline(time.Now().Add(farewellTime)) // a peer that takes nothing holds up no stop
+	c.out.Farewell()
 }
 
 // detach takes the connection's producers and consumers out of their partitions.
@@ -137,7 +137,7 @@ func (c *conn) readError(err error) error {
 		return &protocol.Error{Code: fe.Code, Text: fe.Error()}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return protocol.Errorf(protocol.CodeTimeout, "nothing came for %v, or a frame did not come whole in time", 3*heartbeat)
+		return protocol.Errorf(protocol.CodeTimeout, "nothing came for %v, or a frame did not come whole in time", 3*outbox.Heartbeat)
 	}
 	return err
 }
@@ -170,10 +170,10 @@ func (c *conn) hello() error {
 	c.client = h.Client
 	c.mu.Unlock()
 	limits := c.b.cfg.Limits
-	c.out.frame(protocol.TypeHelloOK, f.ID, &protocol.HelloOK{
+	c.out.Frame(protocol.TypeHelloOK, f.ID, &protocol.HelloOK{
 		Version: protocol.Version, Broker: c.b.cfg.Name, Cluster: c.b.cfg.Cluster, Release: c.b.cfg.Release,
 		MaxFrame: c.b.maxFrame(), MaxMessage: limits.Message, MaxBatch: limits.Batch,
-		Window: window, HeartbeatMS: int(heartbeat.Milliseconds()),
+		Window: outbox.Window, HeartbeatMS: int(outbox.Heartbeat.Milliseconds()),
 	})
 	c.in.SetLimit(c.b.maxFrame())
 	c.input.established()
@@ -191,7 +191,7 @@ func (c *conn) handle(f protocol.Frame) error {
 	case protocol.TypeAck, protocol.TypeNack, protocol.TypeReceived, protocol.TypeCredit:
 		return c.settle(f)
 	case protocol.TypePing:
-		c.out.frame(protocol.TypePong, f.ID, nil)
+		c.out.Frame(protocol.TypePong, f.ID, nil)
 		return nil
 	case protocol.TypePong:
 		return nil
@@ -212,7 +212,7 @@ func (c *conn) handle(f protocol.Frame) error {
 	case protocol.TypeAdmin:
 		return c.admin(f)
 	}
-	c.out.frame(protocol.TypeError, f.ID, protocol.Errorf(protocol.CodeUnsupported, "unknown request type %d", f.Type))
+	c.out.Frame(protocol.TypeError, f.ID, protocol.Errorf(protocol.CodeUnsupported, "unknown request type %d", f.Type))
 	return nil
 }
 
@@ -231,7 +231,7 @@ func request[Q header](c *conn, f protocol.Frame, q Q, answer protocol.Type, do 
 			c.refuse(f.ID, err)
 			return
 		}
-		c.out.frame(answer, f.ID, h)
+		c.out.Frame(answer, f.ID, h)
 		if a, ok := h.(answered); ok {
 			a.then()
 		}
@@ -242,7 +242,7 @@ func request[Q header](c *conn, f protocol.Frame, q Q, answer protocol.Type, do 
 // refuse answers a request with an error; a connection that is over gets no answer.
 func (c *conn) refuse(id uint64, err error) {
 	if c.ctx.Err() == nil {
-		c.out.frame(protocol.TypeError, id, c.b.wireError(err))
+		c.out.Frame(protocol.TypeError, id, c.b.wireError(err))
 	}
 }
 
@@ -299,20 +299,16 @@ func (c *conn) producer(h uint32) *producer {
 	return nil
 }
 
-// dropClosed takes out the producers whose close is about to be answered, on
-// the writing goroutine. Those of a connection that is over are detach's.
-func (c *conn) dropClosed() {
-	for _, p := range c.closing {
-		c.mu.Lock()
-		mine := c.producers[p.handle] == p
-		delete(c.producers, p.handle)
-		c.mu.Unlock()
-		if mine {
-			p.leave()
-		}
+// dropProducer takes out a producer whose close is about to be answered. Those of
+// a connection that is over are detach's.
+func (c *conn) dropProducer(p *producer) {
+	c.mu.Lock()
+	mine := c.producers[p.handle] == p
+	delete(c.producers, p.handle)
+	c.mu.Unlock()
+	if mine {
+		p.leave()
 	}
-	clear(c.closing)
-	c.closing = c.closing[:0]
 }
 
 func (c *conn) consumer(h uint32) *consumer {
@@ -376,7 +372,7 @@ func (r *meteredReader) Read(p []byte) (int, error) {
 	}
 	if now.Sub(r.set) > time.Second {
 		r.set = now
-		if err := r.nc.SetReadDeadline(now.Add(3*heartbeat + time.Second)); err != nil {
+		if err := r.nc.SetReadDeadline(now.Add(3*outbox.Heartbeat + time.Second)); err != nil {
 			return 0, err
 		}
 	}

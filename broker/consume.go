@@ -176,7 +176,7 @@ func (c *conn) settleRanges(id uint64, r *protocol.Ranges, do settleFunc) {
 // reset or the end of a consumer is a matter of course.
 func (c *conn) refuseSettle(id uint64, err error) {
 	if id != 0 && !errors.Is(err, dispatch.ErrStale) && !errors.Is(err, dispatch.ErrUnknownConsumer) {
-		c.out.frame(protocol.TypeError, id, c.b.wireError(err))
+		c.out.Frame(protocol.TypeError, id, c.b.wireError(err))
 	}
 }
 
@@ -185,7 +185,7 @@ func (c *conn) ack(id uint64, a *protocol.Ack) {
 	cons := c.consumer(a.Handle)
 	if cons == nil || cons.sub == nil {
 		if a.Confirm {
-			c.out.frame(protocol.TypeError, id, protocol.Errorf(protocol.CodeBadHandle, "ack: no consumer %d on this connection", a.Handle))
+			c.out.Frame(protocol.TypeError, id, protocol.Errorf(protocol.CodeBadHandle, "ack: no consumer %d on this connection", a.Handle))
 		}
 		return
 	}
@@ -199,7 +199,7 @@ func (c *conn) ack(id uint64, a *protocol.Ack) {
 	})
 	switch {
 	case err != nil && a.Confirm:
-		c.out.frame(protocol.TypeError, id, c.b.wireError(err))
+		c.out.Frame(protocol.TypeError, id, c.b.wireError(err))
 	case err != nil:
 		c.refuseSettle(id, err)
 	case a.Confirm:

@@ -170,10 +170,10 @@ func (s *subscription) roundDone(r round, err error) {
 	}
 	for _, w := range r.confirms {
 		if err != nil {
-			w.c.out.frame(protocol.TypeError, w.id, s.b.wireError(err))
+			w.c.out.Frame(protocol.TypeError, w.id, s.b.wireError(err))
 			continue
 		}
-		w.c.out.frame(protocol.TypeAckOK, w.id, &protocol.AckOK{Stale: w.stale})
+		w.c.out.Frame(protocol.TypeAckOK, w.id, &protocol.AckOK{Stale: w.stale})
 	}
 }
 

@@ -5,12 +5,12 @@
 // partition is one that this broker serves under one epoch: a log, or for a
 // non-reliable topic a fanout. A subscription is the shell around the pure
 // state of package dispatch; a consumer belongs to a subscription and a conn.
-// Three keepers batch what goes to Raft: the ceilingKeeper extends ceilings
-// ahead of need, the cursorKeeper commits cursors once an interval, the
-// damageKeeper commits damage that was met while serving. A reader yields a
-// partition's batches wherever they lie; the historian brings them to this store
-// and takes back what a lost one returns with; the archive is what this store
-// holds of partitions that others serve.
+// Two keepers batch what goes to Raft: the ceilingKeeper extends ceilings
+// ahead of need, the cursorKeeper commits cursors once an interval.
+//
+// What came before the epochs that are served is package history's, what is
+// asked of topics, subscriptions and the cluster package admin's; this package
+// says what it does for them as the owner of partitions (past.go, here.go).
 //
 // # Goroutines
 //
@@ -19,13 +19,12 @@
 //   - one for each request that needs the metadata or the disk, at most 64 a
 //     connection, and for each fetch that waits for messages, at most 256
 //   - one for each subscription with consumers on a partition: returns when the last leaves
-//   - one each of ceilingKeeper, cursorKeeper, damageKeeper and retention: return when the broker stops
+//   - one each of ceilingKeeper, cursorKeeper and retention: return when the broker stops
 //   - the reconciler, which compares the metadata with what is served: returns when the broker stops
 //   - one for each partition that is being opened, closed or moved, at most 64 of those in the background
-//   - the historian, and up to six that copy or take back for it: return when the broker stops
-//   - one for each reader of another broker's history, while a page is read ahead
+//   - those of package history, of its readers and of package web
 //   - one for each request of another broker: those of package cluster
-//   - those of the log's committer, of Raft, and of net/http
+//   - those of the log's committer and of Raft
 //
 // Everything on a produce frame's way, from the read of the socket to the
 // log's memory, happens on the connection's reader; the acknowledgement is
@@ -38,16 +37,14 @@
 //	then partition.mu
 //	then subscription.mu
 //	then conn.mu, the keepers' mu or owning.lock
-//	then outbox.mu
+//	then those of packages outbox and history
 //	then the log's own
 //
-// None is held during a read of the log, a proposal or a write to a socket. The
-// lock of a place in the archive is by itself: it is held, for reading, while a
-// page is read, and to open or close the log there.
+// None is held during a read of the log, a proposal or a write to a socket.
 //
 // # Back-pressure
 //
-// A connection has at most [window] produce frames in flight and is not read
+// A connection has at most [outbox.Window] produce frames in flight and is not read
 // while it has; the log's Append waits while too much is not synced yet; a
 // consumer whose connection has 4 MiB to write gets nothing more until it has
 // taken half. Readers pull by offset, so that a slow one costs nobody else.

@@ -62,15 +62,6 @@ func coded(err error, rows []coding) *protocol.Error {
 	return nil
 }
 
-// pendingError is what became of a batch that the log took: nobody knows, or
-// the store failed. The client sends it again under the same sequence (R5).
-func pendingError(err error) *protocol.Error {
-	if errors.Is(err, storage.ErrPoisoned) {
-		return protocol.Errorf(protocol.CodeStorageFailed, "%s", err.Error())
-	}
-	return protocol.Errorf(protocol.CodeUnknownOutcome, "%s", err.Error())
-}
-
 // storageError translates what the log says, nil if err is not the log's.
 func storageError(err error) *protocol.Error {
 	if seq, ok := errors.AsType[*storage.SequenceError](err); ok {

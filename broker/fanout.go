@@ -86,13 +86,13 @@ func (f *fanout) publish(b batch.Batch) (base uint64, at int64, over *protocol.E
 		o := s.all[s.turn%len(s.all)]
 		f.head.Handle = o.handle
 		view.Retain()
-		if o.c.out.full(nil) || !o.c.out.deliver(&f.head, own, view) {
+		if o.c.out.Full(nil) || !o.c.out.Deliver(&f.head, own, view) {
 			view.Release()
 			o.lost += uint64(b.Count())
 			f.b.metrics.liveDropped.Add(float64(b.Count()))
 			continue
 		}
-		notify(o.c.out.wake)
+		o.c.out.Flush()
 	}
 	return base, at, nil
 }
@@ -140,7 +140,7 @@ func (o *liveConsumer) detach(why *protocol.Error) {
 		o.ended = why
 		return
 	}
-	o.c.out.frame(protocol.TypeUnsubscribed, 0, &protocol.Detached{Handle: o.handle, Err: *why})
+	o.c.out.Frame(protocol.TypeUnsubscribed, 0, &protocol.Detached{Handle: o.handle, Err: *why})
 }
 
 // close ends the fanout: its consumers are told why.

@@ -32,7 +32,7 @@ func (c *conn) fetch(f protocol.Frame) error {
 			c.refuse(f.ID, err)
 			return
 		}
-		c.out.frameWithView(protocol.TypeFetchOK, f.ID, ok, view.Data, view)
+		c.out.FrameWithView(protocol.TypeFetchOK, f.ID, ok, view.Data, view)
 	}
 	if q.WaitMS > 0 {
 		select {

@@ -228,6 +228,6 @@ func (l *loop) tell(from, to uint64, status string, err error) {
 	s := l.s
 	s.b.log.Warn("subscription passes a gap", "subscription", s.name, "partition", s.part.name(), "from", from, "to", to, "status", status, "err", err)
 	for _, o := range s.consumers {
-		o.c.out.frame(protocol.TypeGap, 0, &protocol.GapNotice{Handle: o.handle, From: from, To: to, Status: status})
+		o.c.out.Frame(protocol.TypeGap, 0, &protocol.GapNotice{Handle: o.handle, From: from, To: to, Status: status})
 	}
 }

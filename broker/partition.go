@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/broker/outbox"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
@@ -67,20 +68,20 @@ func (p *partition) level() protocol.Level {
 // publish takes a produce frame's batch: owner, epoch and content are checked,
 // the sequence is the log's to check. What it returns answers the frame, in
 // the order of the frames.
-func (p *partition) publish(h *protocol.Produce, prod *producer, body []byte) ack {
-	a := ack{level: p.level()}
+func (p *partition) publish(h *protocol.Produce, prod *producer, body []byte) outbox.Ack {
+	a := outbox.Ack{Level: p.level()}
 	b, err := p.check(h, prod, body)
 	if err != nil {
-		a.err = err
+		a.Err = err
 		return a
 	}
 	if !p.b.leased() {
-		a.err = errNoLease
+		a.Err = errNoLease
 		return a
 	}
 	if p.log == nil {
-		a.pending.Base, a.pending.AppendTime, a.err = p.live.publish(b)
-		a.done = true
+		a.Pending.Base, a.Pending.AppendTime, a.Err = p.live.publish(b)
+		a.Done = true
 		return a
 	}
 	pending, aerr := p.log.Append(b)
@@ -91,14 +92,14 @@ func (p *partition) publish(h *protocol.Produce, prod *producer, body []byte) ac
 		pending, aerr = p.appendAbove(b)
 	}
 	if aerr != nil {
-		a.err = p.refusal(aerr)
+		a.Err = p.refusal(aerr)
 		return a
 	}
 	if pending.Base+uint64(b.Count()) >= p.extendAt.Load() {
 		p.b.ceilings.ask(p)
 	}
 	p.b.metrics.published(b.Count(), len(b))
-	a.pending = pending
+	a.Pending = pending
 	return a
 }
 

@@ -16,6 +16,7 @@ func (c *conn) openProducer(ctx context.Context, q *protocol.OpenProducer) (prot
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "producer id %d is not the one of name %q", q.Producer, q.Name)
 	}
 	prod := &producer{part: p, id: q.Producer, sess: q.Session}
+	prod.lane.Closed = func() { c.dropProducer(prod) }
 	var ok *protocol.OpenProducerOK
 	err = p.afterMove(ctx, func() error {
 		ok, err = p.attach(prod, q)
@@ -25,7 +26,7 @@ func (c *conn) openProducer(ctx context.Context, q *protocol.OpenProducer) (prot
 		return nil, err
 	}
 	if p.log != nil {
-		prod.stop = p.log.Watch(c.out.wake)
+		prod.stop = p.log.Watch(c.out.Waker())
 	}
 	if !c.addProducer(prod) {
 		prod.leave()
@@ -44,16 +45,16 @@ func (c *conn) produce(f protocol.Frame) error {
 	}
 	prod := c.producer(h.Handle)
 	if prod == nil {
-		c.out.frame(protocol.TypeError, f.ID, protocol.Errorf(protocol.CodeBadHandle, "produce: no producer %d on this connection", h.Handle))
+		c.out.Frame(protocol.TypeError, f.ID, protocol.Errorf(protocol.CodeBadHandle, "produce: no producer %d on this connection", h.Handle))
 		return nil
 	}
-	if !c.out.admit() {
+	if !c.out.Admit() {
 		return context.Cause(c.ctx)
 	}
 	came := c.b.cfg.Now().UnixNano()
 	a := prod.part.publish(&h, prod, f.Body)
-	a.id, a.came = f.ID, came
-	c.out.pending(prod, a)
+	a.ID, a.Came = f.ID, came
+	c.out.Pending(&prod.lane, a)
 	return nil
 }
 
@@ -73,9 +74,9 @@ func (c *conn) closeProducer(f protocol.Frame) error {
 	}
 	c.mu.Unlock()
 	if prod == nil {
-		c.out.frame(protocol.TypeError, f.ID, protocol.Errorf(protocol.CodeBadHandle, "close producer: no producer %d on this connection", h.Handle))
+		c.out.Frame(protocol.TypeError, f.ID, protocol.Errorf(protocol.CodeBadHandle, "close producer: no producer %d on this connection", h.Handle))
 		return nil
 	}
-	c.out.whenAcked(prod, f.ID)
+	c.out.WhenAcked(&prod.lane, f.ID)
 	return nil
 }

@@ -54,11 +54,11 @@ func await(t *testing.T, ok func() bool) {
 	}
 }
 
-func pipeConn(t *testing.T, b *Broker) *conn {
+func pipeConn(t *testing.T, b *Broker) (c *conn, far net.Conn) {
 	t.Helper()
 	near, far := net.Pipe()
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
-	return newConn(b, near, 1)
+	return newConn(b, near, 1), far
 }
 
 // A connection that ends while its Subscribe is under way leaves no consumer
@@ -78,7 +78,7 @@ func TestConnectionThatEndsWhileItSubscribesLeavesNoConsumer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := pipeConn(t, b)
+	c, _ := pipeConn(t, b)
 	ended := errors.New("the peer went away")
 	s.mu.Lock() // the join waits here
 	refused := make(chan error, 1)
@@ -110,20 +110,29 @@ func TestConnectionThatEndsWhileItSubscribesLeavesNoConsumer(t *testing.T) {
 // behind the answer, and not before: the client would not know whom it means.
 func TestEndOfAConsumerIsToldBehindTheAnswerThatNamesIt(t *testing.T) {
 	b := running(t, "/default/early", protocol.TopicConfig{})
-	c := pipeConn(t, b)
+	c, far := pipeConn(t, b)
 	h, err := c.subscribe(t.Context(), &protocol.Subscribe{Topic: "/default/early", Subscription: "s", Consumer: "a", Credit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := c.consumer(h.(answered).Header.(*protocol.SubscribeOK).Handle)
-	o.sub.close(protocol.Errorf(protocol.CodeNoSuchSub, "deleted"))
-	if n := len(c.out.heads); n != 0 {
-		t.Fatalf("%d bytes before the answer", n)
+	ok := h.(answered)
+	handle := ok.Header.(*protocol.SubscribeOK).Handle
+	c.consumer(handle).sub.close(protocol.Errorf(protocol.CodeNoSuchSub, "deleted"))
+	c.out.Frame(protocol.TypeSubscribeOK, 7, ok.Header)
+	ok.then()
+	done := make(chan struct{})
+	go func() { // returns when the connection is closed
+		defer close(done)
+		c.out.Write(c.ctx, c.cancel)
+	}()
+	in := protocol.NewReader(far, 64<<10)
+	for _, want := range []protocol.Type{protocol.TypeSubscribeOK, protocol.TypeUnsubscribed} {
+		if f, err := in.Next(); err != nil || f.Type != want {
+			t.Errorf("got frame type %v, %v, want %v", f.Type, err, want)
+		}
 	}
-	h.(answered).then()
-	if len(c.out.heads) < protocol.FrameHead || protocol.Type(c.out.heads[4]) != protocol.TypeUnsubscribed {
-		t.Errorf("behind the answer: % x", c.out.heads)
-	}
+	c.close(errors.New("the end of the test"))
+	<-done
 }
 
 // A shell that begins while a reset is being committed stands where the reset

@@ -114,7 +114,7 @@ func (s *subscription) begin(o *consumer) {
 	defer s.mu.Unlock()
 	o.answered = true
 	if o.ended != nil {
-		o.c.out.frame(protocol.TypeUnsubscribed, 0, &protocol.Detached{Handle: o.handle, Err: *o.ended})
+		o.c.out.Frame(protocol.TypeUnsubscribed, 0, &protocol.Detached{Handle: o.handle, Err: *o.ended})
 	}
 	if !s.running && !s.closed && len(s.consumers) > 0 {
 		s.running = true
@@ -132,7 +132,7 @@ func (s *subscription) detach(o *consumer, why *protocol.Error) {
 		o.ended = why
 		return
 	}
-	o.c.out.frame(protocol.TypeUnsubscribed, 0, &protocol.Detached{Handle: o.handle, Err: *why})
+	o.c.out.Frame(protocol.TypeUnsubscribed, 0, &protocol.Detached{Handle: o.handle, Err: *why})
 }
 
 // leave ends a consumer; what it held is given back. Clean: its client closed in order.
@@ -237,7 +237,7 @@ func (l *loop) next() (step dispatch.Step, alive bool) {
 		return step, false
 	}
 	for _, o := range s.consumers {
-		if full := o.c.out.full(s.wake); full != o.paused {
+		if full := o.c.out.Full(s.wake); full != o.paused {
 			o.paused = full
 			s.d.Pause(o.id, full)
 		}
@@ -290,7 +290,7 @@ func (l *loop) send(b batch.Batch, d dispatch.Delivery, o *consumer) error {
 	l.s.b.metrics.delivered(int(d.End-d.Start), d.Attempt > 1)
 	if whole := d.Start <= b.Base() && d.End >= b.End(); whole {
 		l.view.Retain()
-		if !o.c.out.deliver(&l.head, b, l.view) {
+		if !o.c.out.Deliver(&l.head, b, l.view) {
 			l.view.Release()
 		}
 	} else {
@@ -298,8 +298,8 @@ func (l *loop) send(b batch.Batch, d dispatch.Delivery, o *consumer) error {
 		if err != nil {
 			return err
 		}
-		o.c.out.deliver(&l.head, part, noView)
+		o.c.out.Deliver(&l.head, part, noView)
 	}
-	notify(o.c.out.wake)
+	o.c.out.Flush()
 	return nil
 }

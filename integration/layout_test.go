@@ -40,6 +40,11 @@ func house() map[string]room {
 		handles  = "storage/handles"
 		recovery = "storage/recovery"
 		intake   = "storage/intake"
+		words    = "broker/words"
+		calls    = "broker/calls"
+		admin    = "broker/admin"
+		outbox   = "broker/outbox"
+		history  = "broker/history"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -67,9 +72,13 @@ func house() map[string]room {
 		"cluster/plan":         {level: 1, may: []string{state}, pure: true},
 		"cluster/peer":         {level: 1, may: []string{state, walk}},
 		"cluster":              {level: 2, may: []string{"cluster/founding", "cluster/plan", "cluster/peer", "meta", state}},
-		"broker/calls":         {level: 3, may: []string{"cluster", "meta", state, "protocol"}},
-		"broker/history":       {level: 6, may: []string{"broker/calls", "storage", "cluster", "meta", state, "protocol", batch}},
-		"broker":               {level: 7, may: []string{"broker/history", "broker/calls", "broker/dispatch", "storage", wal, segment, disk, "cluster", "meta", state, "protocol", batch, walk}, tests: []string{"client"}},
+		words:                  {level: 1, may: []string{state, "protocol"}, pure: true},
+		"broker/web":           {level: 1, may: []string{"protocol"}},
+		calls:                  {level: 3, may: []string{"cluster", "meta", state, "protocol"}},
+		admin:                  {level: 4, may: []string{calls, words, "cluster", "meta", state, "protocol"}},
+		outbox:                 {level: 6, may: []string{"storage", "protocol"}},
+		history:                {level: 6, may: []string{calls, "storage", "cluster", "meta", state, "protocol", batch}},
+		"broker":               {level: 7, may: []string{history, outbox, admin, "broker/web", calls, words, "broker/dispatch", "storage", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
 		"cmd/danube/settings":  {level: 4},
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},

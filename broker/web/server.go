@@ -4,7 +4,7 @@
 // of its Config, and a topic's settings are all it translates, since JSON says what is true of them and the binary
 // protocol what differs from the default. A panic in a handler ends the process, as everywhere else.
 //
-// One goroutine serves; those of requests are net/http's. Close waits for all of them.
+// One goroutine serves; those of requests are net/http's. Close gives the requests under way a second.
 package web
 
 import (
