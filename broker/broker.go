@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/broker/admin"
+	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/broker/web"
 	"github.com/danubemq/danube/cluster"
@@ -50,7 +51,7 @@ type Broker struct {
 // keepers batch what goes to Raft beside the paths of messages.
 type keepers struct {
 	ceilings *ceilingKeeper
-	cursors  *cursorKeeper
+	carrier  *delivery.Carrier
 }
 
 // registry is what the broker serves at the moment, and whom.
@@ -79,7 +80,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 		owning: newOwning(),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.keepers = keepers{ceilings: newCeilingKeeper(b), cursors: newCursorKeeper(b)}
+	b.keepers = keepers{ceilings: newCeilingKeeper(b)}
 	b.frames = protocol.NewBudget(max(cfg.frameBytes(), int64(2*b.maxFrame())))
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -109,7 +110,7 @@ func (b *Broker) open(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		b.openMeta, b.openHistory, b.control, b.openAdmin, b.register,
+		b.openMeta, b.openHistory, b.openDelivery, b.control, b.openAdmin, b.register,
 		b.attach, // before the logs are recovered: that may take longer than the leader waits
 		b.openPartitions,
 	} {
@@ -238,7 +239,7 @@ func (b *Broker) Topics() int { return b.meta.View().TopicCount() }
 // that ctx asked for, else why the broker cannot go on.
 func (b *Broker) Run(ctx context.Context) error {
 	b.wg.Go(func() { b.ceilings.run(b.ctx) })
-	b.wg.Go(func() { b.cursors.run(b.ctx) })
+	b.wg.Go(func() { b.carrier.Run(b.ctx) })
 	b.wg.Go(func() { b.history.Run(b.ctx) })
 	b.wg.Go(func() { b.retain(b.ctx) })
 	b.wg.Go(func() { b.reconcile(b.ctx) })

@@ -33,10 +33,10 @@ func (c *topicCollector) Collect(ch chan<- prometheus.Metric) {
 		_, bytes := p.log.Bytes()
 		gauge(descBytes, float64(bytes), p.topic, n)
 		for _, s := range b.subscriptionsOf(p) {
-			lag, flight, skipped := s.numbers()
-			gauge(descLag, float64(lag), p.topic, n, s.name)
-			gauge(descFlight, float64(flight), p.topic, n, s.name)
-			gauge(descSkipped, float64(skipped), p.topic, n, s.name)
+			lag, flight, skipped := s.Numbers()
+			gauge(descLag, float64(lag), p.topic, n, s.Name)
+			gauge(descFlight, float64(flight), p.topic, n, s.Name)
+			gauge(descSkipped, float64(skipped), p.topic, n, s.Name)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func (c *topicCollector) sums(parts []*partition, gauge func(*prometheus.Desc, f
 		_, n := p.log.Bytes()
 		bytes[namespace] += n
 		for _, s := range c.b.subscriptionsOf(p) {
-			lag, _, _ := s.numbers()
+			lag, _, _ := s.Numbers()
 			lags[namespace] += lag
 		}
 	}
@@ -56,12 +56,4 @@ func (c *topicCollector) sums(parts []*partition, gauge func(*prometheus.Desc, f
 		gauge(descSumB, float64(v), n)
 		gauge(descSumLag, float64(lags[n]), n)
 	}
-}
-
-// numbers are what metrics show of a subscription.
-func (s *subscription) numbers() (lag, inFlight, skipped uint64) {
-	start, end := s.part.bounds()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return min(s.d.Lag(end), end-start), s.d.Explain(s.now()).InFlight, s.skipped
 }

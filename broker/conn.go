@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/outbox"
 	"github.com/danubemq/danube/protocol"
 )
@@ -50,6 +51,30 @@ type producer struct {
 	lane   outbox.Lane
 	closed bool // its client closes it; guarded by the conn
 }
+
+// consumer is a consumer over one connection: of a subscription, or of a
+// non-reliable topic.
+type consumer struct {
+	part   *partition
+	handle uint32
+	sub    *delivery.Consumer     // nil of a non-reliable topic
+	live   *delivery.LiveConsumer // nil of a subscription
+}
+
+// leave ends a consumer. Clean: its client closed in order.
+func (o *consumer) leave(clean bool) {
+	if o.live != nil {
+		o.live.Leave()
+		return
+	}
+	o.sub.Leave(clean)
+}
+
+// Out is what is written to the connection.
+func (c *conn) Out() *outbox.Outbox { return c.out }
+
+// Address is the client's.
+func (c *conn) Address() string { return c.nc.RemoteAddr().String() }
 
 func newConn(b *Broker, nc net.Conn, id uint64) *conn {
 	ctx, cancel := context.WithCancelCause(b.ctx)
@@ -285,7 +310,11 @@ func (c *conn) addConsumer(s *consumer) bool {
 		return false
 	}
 	c.handles++
-	s.handle = c.handles
+	if s.handle = c.handles; s.sub != nil {
+		s.sub.Handle = s.handle
+	} else {
+		s.live.Handle = s.handle
+	}
 	c.consumers[s.handle] = s
 	return true
 }
@@ -325,8 +354,8 @@ func (c *conn) over() bool {
 	return c.consumers == nil
 }
 
-// dropConsumer forgets a consumer that the broker ended.
-func (c *conn) dropConsumer(h uint32) {
+// Drop forgets a consumer that the broker ended.
+func (c *conn) Drop(h uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.consumers, h)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/dispatch"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -27,13 +28,13 @@ func (c *conn) subscribe(ctx context.Context, q *protocol.Subscribe) (protocol.H
 	if err != nil {
 		return nil, err
 	}
-	cons := &consumer{c: c, sub: sub, name: q.Consumer}
+	cons := &consumer{part: p, sub: sub.Consumer(c, q.Consumer)}
 	if !c.addConsumer(cons) {
 		return nil, context.Cause(ctx)
 	}
-	ok, err := sub.join(cons, q)
+	ok, err := sub.Join(cons.sub, q)
 	if err != nil {
-		c.dropConsumer(cons.handle)
+		c.Drop(cons.handle)
 		return nil, err
 	}
 	if c.over() {
@@ -41,8 +42,8 @@ func (c *conn) subscribe(ctx context.Context, q *protocol.Subscribe) (protocol.H
 		return nil, context.Cause(ctx)
 	}
 	ok.Handle, ok.Created = cons.handle, created
-	ok.MaxUnacked = sub.maxUnacked
-	return answered{ok, func() { sub.begin(cons) }}, nil
+	ok.MaxUnacked = sub.MaxUnacked
+	return answered{ok, func() { sub.Begin(cons.sub) }}, nil
 }
 
 // answered is an answer after which something is to begin.
@@ -52,7 +53,7 @@ type answered struct {
 }
 
 // subscription returns the running shell of a subscription on a partition.
-func (b *Broker) subscription(ctx context.Context, p *partition, q *protocol.Subscribe) (*subscription, bool, error) {
+func (b *Broker) subscription(ctx context.Context, p *partition, q *protocol.Subscribe) (*delivery.Subscription, bool, error) {
 	m, created, err := b.ensureSubscription(ctx, p, q)
 	if err != nil {
 		return nil, false, err
@@ -65,14 +66,14 @@ func (b *Broker) subscription(ctx context.Context, p *partition, q *protocol.Sub
 	if p.over != nil {
 		return nil, false, p.over
 	}
-	if s := p.subs[m.Name]; s != nil && s.id == m.ID {
+	if s := p.subs[m.Name]; s != nil && s.ID == m.ID {
 		return s, created, nil
 	}
 	// Read again: a reset that was committed since finds this shell only once it is listed.
 	if now := b.meta.View().Subscription(p.key.topic, q.Subscription); now != nil && now.ID == m.ID {
 		m = now
 	}
-	s, err := newSubscription(p, m)
+	s, err := b.carrier.Subscription(&p.source, m)
 	if err != nil {
 		return nil, false, err
 	}
@@ -166,8 +167,8 @@ func (c *conn) settleRanges(id uint64, r *protocol.Ranges, do settleFunc) {
 	if cons == nil || cons.sub == nil {
 		return // it was ended, and its client was told
 	}
-	a := c.held(r, cons.id)
-	if _, err := cons.sub.settle(func(d *dispatch.Subscription, now int64) (dispatch.Settled, error) { return do(d, a, now) }); err != nil {
+	a := c.held(r, cons.sub.ID)
+	if _, err := cons.sub.Subscription().Settle(func(d *dispatch.Subscription, now int64) (dispatch.Settled, error) { return do(d, a, now) }); err != nil {
 		c.refuseSettle(id, err)
 	}
 }
@@ -189,9 +190,9 @@ func (c *conn) ack(id uint64, a *protocol.Ack) {
 		}
 		return
 	}
-	held := c.held(&a.Ranges, cons.id)
+	held := c.held(&a.Ranges, cons.sub.ID)
 	upTo := a.UpTo && len(held.Ranges) == 1 && held.Ranges[0].End > 0
-	res, err := cons.sub.settle(func(d *dispatch.Subscription, _ int64) (dispatch.Settled, error) {
+	res, err := cons.sub.Subscription().Settle(func(d *dispatch.Subscription, _ int64) (dispatch.Settled, error) {
 		if upTo {
 			return d.AckUpTo(held.Consumer, held.Generation, held.Ranges[0].End-1)
 		}
@@ -203,7 +204,7 @@ func (c *conn) ack(id uint64, a *protocol.Ack) {
 	case err != nil:
 		c.refuseSettle(id, err)
 	case a.Confirm:
-		cons.sub.confirm(confirm{c: c, id: id, stale: res.Stale})
+		cons.sub.Subscription().Confirm(cons.sub, id, res.Stale)
 	}
 }
 
@@ -213,14 +214,8 @@ func (c *conn) grant(q *protocol.Credit) {
 	if cons == nil {
 		return
 	}
-	if cons.live != nil {
-		cons.live.grant(q.Messages)
-		return
-	}
-	cons.sub.mu.Lock()
-	defer cons.sub.mu.Unlock()
-	if err := cons.sub.d.Grant(cons.id, q.Messages); err == nil {
-		notify(cons.sub.wake)
+	if cons.sub != nil { // what a live consumer does not take in time is lost, credit or not
+		cons.sub.Grant(q.Messages)
 	}
 }
 
@@ -230,7 +225,7 @@ func (c *conn) closeConsumer(_ context.Context, q *protocol.Handle) (protocol.He
 	if cons == nil {
 		return nil, protocol.Errorf(protocol.CodeBadHandle, "close consumer: no consumer %d on this connection", q.Handle)
 	}
-	c.dropConsumer(q.Handle)
+	c.Drop(q.Handle)
 	cons.leave(true)
 	return nil, nil
 }
@@ -241,11 +236,32 @@ func (c *conn) seek(ctx context.Context, q *protocol.Seek) (protocol.Header, err
 	if cons == nil || cons.sub == nil {
 		return nil, protocol.Errorf(protocol.CodeBadHandle, "seek: no consumer %d of a reliable topic on this connection", q.Handle)
 	}
-	s := cons.sub
-	if err := c.b.admin.ResetSubscription(ctx, s.part.key.topic, s.name, int(s.part.key.n), q.To); err != nil {
+	s, p := cons.sub.Subscription(), cons.part
+	if err := c.b.admin.ResetSubscription(ctx, p.key.topic, s.Name, int(p.key.n), q.To); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &protocol.SeekOK{Cursor: s.d.Cursor().Prefix, Generation: s.d.Generation()}, nil
+	ok := &protocol.SeekOK{}
+	ok.Cursor, ok.Generation = s.Standing()
+	return ok, nil
+}
+
+// subscribeLive attaches a consumer to a non-reliable topic.
+func (c *conn) subscribeLive(p *partition, q *protocol.Subscribe) (protocol.Header, error) {
+	if q.Type != protocol.Exclusive && q.Type != protocol.Shared {
+		return nil, protocol.Errorf(protocol.CodeUnsupported, "subscriptions of type %v are not supported yet by this version", q.Type)
+	}
+	o := p.live.Consumer(c, q.Consumer)
+	cons := &consumer{part: p, live: o}
+	if !c.addConsumer(cons) {
+		return nil, context.Cause(c.ctx)
+	}
+	if err := p.live.Join(o, q); err != nil {
+		c.Drop(cons.handle)
+		return nil, err
+	}
+	if c.over() {
+		o.Leave() // the connection took its consumers out before this one had joined
+		return nil, context.Cause(c.ctx)
+	}
+	return answered{&protocol.SubscribeOK{Handle: cons.handle, Epoch: p.epoch, Type: q.Type, Cursor: p.live.Next()}, o.Begin}, nil
 }

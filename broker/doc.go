@@ -3,10 +3,9 @@
 // Its types are few. A [Broker] owns what the process owns. A conn is one
 // client's connection, with an outbox of what is to be written to it. A
 // partition is one that this broker serves under one epoch: a log, or for a
-// non-reliable topic a fanout. A subscription is the shell around the pure
-// state of package dispatch; a consumer belongs to a subscription and a conn.
-// Two keepers batch what goes to Raft: the ceilingKeeper extends ceilings
-// ahead of need, the cursorKeeper commits cursors once an interval.
+// non-reliable topic what package delivery calls Live. Its subscriptions are
+// delivery's too; a consumer belongs to one of them and a conn. The ceilingKeeper
+// extends ceilings ahead of need, all that ask at one time in one command.
 //
 // What came before the epochs that are served is package history's, what is
 // asked of topics, subscriptions and the cluster package admin's; this package
@@ -18,8 +17,8 @@
 //   - two for each connection, reader and writer: both return when it ends
 //   - one for each request that needs the metadata or the disk, at most 64 a
 //     connection, and for each fetch that waits for messages, at most 256
-//   - one for each subscription with consumers on a partition: returns when the last leaves
-//   - one each of ceilingKeeper, cursorKeeper and retention: return when the broker stops
+//   - one for each subscription with consumers, and one that commits cursors: package delivery
+//   - one each of ceilingKeeper and retention: return when the broker stops
 //   - the reconciler, which compares the metadata with what is served: returns when the broker stops
 //   - one for each partition that is being opened, closed or moved, at most 64 of those in the background
 //   - those of package history, of its readers and of package web
@@ -35,8 +34,8 @@
 //
 //	Broker.mu
 //	then partition.mu
-//	then subscription.mu
-//	then conn.mu, the keepers' mu or owning.lock
+//	then those of package delivery
+//	then conn.mu, the ceilingKeeper's mu or owning.lock
 //	then those of packages outbox and history
 //	then the log's own
 //

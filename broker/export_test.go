@@ -49,9 +49,8 @@ func (b *Broker) Acknowledged(topic string, n int, subscription string) uint64 {
 	if s == nil {
 		return 0
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.d.Cursor().Prefix
+	prefix, _ := s.Standing()
+	return prefix
 }
 
 // Cursor is the acknowledged prefix of a subscription on a partition, by what this broker has applied.

@@ -51,14 +51,14 @@ func (c *conn) fetch(f protocol.Frame) error {
 func (b *Broker) fetch(ctx context.Context, q *protocol.Fetch) (*protocol.FetchOK, storage.View, error) {
 	p, err := b.serving(ctx, q.Topic, q.Partition, q.Epoch)
 	if err != nil {
-		return nil, noView, err
+		return nil, storage.View{}, err
 	}
 	if p.log == nil {
-		return nil, noView, protocol.Errorf(protocol.CodeNotReliable, "%s is not reliable and keeps no messages to read back; subscribe to it", p.topic)
+		return nil, storage.View{}, protocol.Errorf(protocol.CodeNotReliable, "%s is not reliable and keeps no messages to read back; subscribe to it", p.topic)
 	}
 	from, err := p.resolve(q.From)
 	if err != nil {
-		return nil, noView, err
+		return nil, storage.View{}, err
 	}
 	r := p.past.Reader(ctx, from)
 	r.Once = true
@@ -80,7 +80,7 @@ func (b *Broker) fetch(ctx context.Context, q *protocol.Fetch) (*protocol.FetchO
 				out, err = b.fetchGap(p, ok, err)
 			}
 			if !errors.Is(err, history.ErrStale) || stale == staleTries {
-				return out, noView, err
+				return out, storage.View{}, err
 			}
 			stale++
 			calls.Pause(ctx, staleWait)
@@ -89,9 +89,9 @@ func (b *Broker) fetch(ctx context.Context, q *protocol.Fetch) (*protocol.FetchO
 		select {
 		case <-wake:
 		case <-timer.C:
-			return ok, noView, nil
+			return ok, storage.View{}, nil
 		case <-ctx.Done():
-			return nil, noView, context.Cause(ctx)
+			return nil, storage.View{}, context.Cause(ctx)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func (p *partition) withoutRepeats(ok *protocol.FetchOK, view storage.View) stor
 	} else {
 		view.Release()
 		ok.To, ok.Next, ok.GapStatus = ok.From, x.End, "superseded"
-		return noView
+		return storage.View{}
 	}
 }
 

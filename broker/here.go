@@ -86,7 +86,7 @@ func (b *Broker) resolveHere(ctx context.Context, q *protocol.Resolve) (*protoco
 		return nil, err
 	}
 	for _, s := range b.subscriptionsOf(p) {
-		notify(s.wake)
+		s.Look()
 	}
 	return &protocol.Done{}, errors.Join(errs...)
 }
@@ -161,7 +161,7 @@ func (b *Broker) describeHere(ctx context.Context, q *admin.DescribeArg) (*admin
 			if err != nil {
 				return nil, err
 			}
-			out.Subs = append(out.Subs, admin.SubAnswer{Name: name, Partition: s.describe()})
+			out.Subs = append(out.Subs, admin.SubAnswer{Name: name, Partition: s.Describe()})
 		}
 	}
 	return out, nil
@@ -211,8 +211,8 @@ func (b *Broker) resetHere(ctx context.Context, q *admin.ResetArg) (*protocol.Do
 	}
 	shells := b.running(t.ID, q.Subscription) // looked up after the commit: one that begins later reads it
 	for _, r := range q.Entries {
-		if s := shells[r.Partition]; s != nil && s.id == q.ID {
-			if err := s.reset(r.Generation, r.Start); err != nil {
+		if s := shells[r.Partition]; s != nil && s.ID == q.ID {
+			if err := s.Reset(r.Generation, r.Start); err != nil {
 				return nil, err
 			}
 		}
@@ -231,9 +231,7 @@ func (b *Broker) usersHere(ctx context.Context, q *admin.SubscriptionArg) (*admi
 	}
 	n := 0
 	for _, s := range b.running(t.ID, q.Subscription) {
-		s.mu.Lock()
-		n += len(s.consumers)
-		s.mu.Unlock()
+		n += s.Consumers()
 	}
 	return &admin.Users{Consumers: n}, nil
 }
@@ -246,13 +244,13 @@ func (b *Broker) endHere(ctx context.Context, q *admin.EndArg) (*protocol.Done, 
 	why := protocol.Errorf(q.Code, "%s", q.Why)
 	subs := b.running(t.ID, q.Subscription)
 	for n, s := range subs {
-		if s.id != q.ID {
+		if s.ID != q.ID {
 			delete(subs, n) // one of the same name, made since
 			continue
 		}
-		s.close(why)
+		s.Close(why)
 	}
-	b.cursors.commit(ctx)
+	b.carrier.Commit(ctx)
 	for n, s := range subs {
 		b.unlist(partitionKey{t.ID, n}, s)
 	}

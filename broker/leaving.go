@@ -156,7 +156,7 @@ func (b *Broker) seal(parts map[partitionKey]*partition, within time.Duration) e
 	}
 	ctx, cancel := b.whileLed(max(min(sealTime, b.cfg.Peers.Shutdown/2, within), leastSealTime), sealLeaderless)
 	defer cancel()
-	b.cursors.commit(ctx)
+	b.carrier.Commit(ctx)
 	err := b.sealAll(ctx, parts)
 	if err == nil {
 		if _, err = b.propose(ctx, &state.SetStore{Owner: b.self(), Status: state.StoreActive, Clean: true}); err != nil {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/danubemq/danube/broker/delivery"
 )
 
 // metrics are the broker's own numbers; log and Raft register theirs.
@@ -60,11 +62,9 @@ func (m *metrics) published(messages, bytes int) {
 	m.appended.Add(int64(bytes))
 }
 
-func (m *metrics) delivered(messages int, again bool) {
-	m.deliveredN.Add(float64(messages))
-	if again {
-		m.redeliveredN.Add(float64(messages))
-	}
+// deliveries are those that package delivery counts.
+func (m *metrics) deliveries() delivery.Metrics {
+	return delivery.Metrics{Delivered: m.deliveredN, Redelivered: m.redeliveredN, StaleAcks: m.staleAcks, LiveDropped: m.liveDropped}
 }
 
 // diskRate is how many bytes a second were appended of late.

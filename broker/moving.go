@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/broker/calls"
+	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -97,7 +98,7 @@ func (b *Broker) giveAway(ctx context.Context, p *partition, m *state.Partition)
 	}
 	// What was acknowledged so far is committed meanwhile; the rest follows under the next epoch.
 	var flushing sync.WaitGroup
-	flushing.Go(func() { b.cursors.flush(ctx) })
+	flushing.Go(func() { b.carrier.Flush(ctx) })
 	_, err := calls.AskSoon[prepareAnswer](ctx, b.peers, m.Target.Store, opPrepare, q)
 	b.cfg.At("move.prepared")
 	flushing.Wait()
@@ -159,7 +160,7 @@ func (b *Broker) letGo(ctx context.Context, p *partition, m *state.Partition, ep
 		p.stopSubscriptions(why)
 		settle, cancel := context.WithTimeout(ctx, settleTime)
 		for i := 0; i < settleRounds && p.unsettled(); i++ {
-			b.cursors.flush(settle)
+			b.carrier.Flush(settle)
 		}
 		q := &settledArg{Partition: calls.Partition{Topic: m.Topic[:], Number: m.Number, Epoch: epoch}, Index: b.meta.View().Index()}
 		if _, err := calls.AskSoon[struct{}](settle, b.peers, m.Target.Store, opSettled, q); err != nil {
@@ -277,29 +278,36 @@ func (p *partition) afterMove(ctx context.Context, do func() error) error {
 	}
 }
 
+// CursorEpoch is the epoch under which cursors are committed: the next owner's
+// after a hand-over.
+func (p *partition) CursorEpoch() uint64 { return p.cursorEpoch.Load() }
+
+// HandsOver says whether cursors that were refused under an epoch may still be
+// committed under the next.
+func (p *partition) HandsOver(epoch uint64) bool {
+	return p.cursorEpoch.Load() != epoch || p.b.isMoving(p.key)
+}
+
 // stopSubscriptions stops deliveries and acknowledgements here, without telling consumers yet.
 func (p *partition) stopSubscriptions(why *protocol.Error) {
 	p.mu.Lock()
 	if p.over == nil {
 		p.over = why
 	}
-	subs := make([]*subscription, 0, len(p.subs))
+	subs := make([]*delivery.Subscription, 0, len(p.subs))
 	for _, s := range p.subs {
 		subs = append(subs, s)
 	}
 	p.mu.Unlock()
 	for _, s := range subs {
-		s.end(why)
+		s.End(why)
 	}
 }
 
 // unsettled says whether a cursor has changes that are not committed.
 func (p *partition) unsettled() bool {
 	for _, s := range p.b.subscriptionsOf(p) {
-		s.mu.Lock()
-		dirty := s.dirty
-		s.mu.Unlock()
-		if dirty {
+		if s.Unsettled() {
 			return true
 		}
 	}

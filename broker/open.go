@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -189,12 +190,12 @@ func (b *Broker) beginEpoch(view *state.View, r recovered) error {
 	}
 	part := &partition{
 		b: b, key: partitionKey{id, n}, topic: t.Name, settings: t.Settings, epoch: p.Epoch, log: log, block: minBlock,
-		subs: map[string]*subscription{}, producers: map[*producer]struct{}{},
+		subs: map[string]*delivery.Subscription{}, producers: map[*producer]struct{}{},
 	}
 	part.cursorEpoch.Store(p.Epoch)
 	part.settling = r.settling
 	if log == nil {
-		part.live = &fanout{b: b, at: p.OpenStart(), scratch: b.store.Scratch()}
+		part.live = b.carrier.Live(p.OpenStart(), b.store.Scratch())
 	} else {
 		if err := log.Begin(p.Epoch, p.OpenStart(), p.Ceiling); err != nil {
 			return fmt.Errorf("begin epoch %d of %s: %w", p.Epoch, part.name(), err)
@@ -202,6 +203,7 @@ func (b *Broker) beginEpoch(view *state.View, r recovered) error {
 		part.ranges.Store(&p.Ranges[0])
 		log.SetRanges(history.Facts(t, p, b.self().Store).Ranges)
 		part.past = b.history.Partition(history.Serving{Meta: p, Topic: t.Name, Log: log, Damaged: r.what.Damaged}, part)
+		part.source = delivery.Partition{Topic: t.Name, Number: n, Epoch: p.Epoch, Log: log, Past: part.past, Owner: part}
 		part.raise(p.Ceiling, part.block)
 	}
 	b.mu.Lock()

@@ -335,23 +335,17 @@ func (b *Broker) mayHaveFiles(key partitionKey) {
 func (b *Broker) followSubscriptions(view *state.View) {
 	for _, p := range b.everything() {
 		for _, s := range b.subscriptionsOf(p) {
-			m := view.SubscriptionByID(s.id)
+			m := view.SubscriptionByID(s.ID)
 			if m == nil {
-				s.close(protocol.Errorf(protocol.CodeNoSuchSub, "subscription %s of %s was deleted", s.name, p.topic))
+				s.Close(protocol.Errorf(protocol.CodeNoSuchSub, "subscription %s of %s was deleted", s.Name, p.topic))
 				b.unlist(p.key, s)
 				continue
 			}
-			if c := &m.Cursors[p.key.n]; s.behind(c.Generation) {
-				if err := s.reset(c.Generation, m.Start[p.key.n]); err != nil {
-					b.log.Error("subscription not moved", "subscription", s.name, "partition", p.name(), "err", err)
+			if c := &m.Cursors[p.key.n]; s.Behind(c.Generation) {
+				if err := s.Reset(c.Generation, m.Start[p.key.n]); err != nil {
+					b.log.Error("subscription not moved", "subscription", s.Name, "partition", p.name(), "err", err)
 				}
 			}
 		}
 	}
-}
-
-func (s *subscription) behind(generation uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.d.Generation() < generation
 }

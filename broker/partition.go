@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/broker/outbox"
 	"github.com/danubemq/danube/meta/state"
@@ -34,18 +35,19 @@ type partition struct {
 	topic    string // full name
 	settings state.TopicSettings
 	epoch    uint64
-	log      *storage.Log // nil for a non-reliable topic
-	live     *fanout      // of a non-reliable topic
+	log      *storage.Log   // nil for a non-reliable topic
+	live     *delivery.Live // of a non-reliable topic
 	extendAt atomic.Uint64
 	block    uint64 // offsets per extension of the ceiling; guarded by the ceiling keeper
 
 	ranges atomic.Pointer[state.Range] // the first of those the log was told of last: lists are never changed in place
 	past   *history.Partition          // nil for a non-reliable topic
+	source delivery.Partition          // as its subscriptions see it; zero for a non-reliable topic
 	passing
 
 	mu        sync.Mutex      // guards what follows
 	over      *protocol.Error // not served any more, because
-	subs      map[string]*subscription
+	subs      map[string]*delivery.Subscription
 	producers map[*producer]struct{}
 	exclusive *producer
 	raised    chan struct{} // closed when the ceiling was raised; nil while nobody waits
@@ -80,7 +82,7 @@ func (p *partition) publish(h *protocol.Produce, prod *producer, body []byte) ou
 		return a
 	}
 	if p.log == nil {
-		a.Pending.Base, a.Pending.AppendTime, a.Err = p.live.publish(b)
+		a.Pending.Base, a.Pending.AppendTime, a.Err = p.live.Publish(b)
 		a.Done = true
 		return a
 	}
@@ -263,7 +265,7 @@ func (p *partition) floor() uint64 { return min(p.log.Committed(), p.log.Synced(
 // end of what can be read.
 func (p *partition) end() uint64 {
 	if p.log == nil {
-		return p.live.next()
+		return p.live.Next()
 	}
 	return p.log.Committed()
 }
@@ -280,7 +282,7 @@ func (p *partition) bounds() (start, end uint64) {
 // resolve turns a position into an offset.
 func (p *partition) resolve(at protocol.Position) (uint64, error) {
 	if p.log == nil {
-		return p.live.next(), nil
+		return p.live.Next(), nil
 	}
 	switch at.Kind {
 	case protocol.Latest:
@@ -311,14 +313,14 @@ func (p *partition) close(why *protocol.Error) {
 	p.mu.Lock()
 	p.over = why
 	subs := p.subs
-	p.subs = map[string]*subscription{}
+	p.subs = map[string]*delivery.Subscription{}
 	p.pausing.end()
 	p.mu.Unlock()
 	for _, s := range subs {
-		s.close(why)
+		s.Close(why)
 	}
 	if p.live != nil {
-		p.live.close(why)
+		p.live.Close(why)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/danubemq/danube/broker/dispatch"
 	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/storage"
 )
@@ -79,27 +78,6 @@ func (p *partition) Hold() (release func(), err error) {
 // Turned tells the partition's subscriptions what became of ORPHANED offsets.
 func (p *partition) Turned(o *history.Outcome) {
 	for _, s := range p.b.subscriptionsOf(p) {
-		s.turned(o)
+		s.Turned(o)
 	}
-}
-
-// turned fills holes and passes gaps; whoever waits at the gap looks again.
-func (s *subscription) turned(o *history.Outcome) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(o.Back)+len(o.None)+len(o.Lost) > 0 {
-		before := s.d.Explain(s.now()).Holes
-		for _, r := range o.Back {
-			s.d.Fill(dispatch.Range(r))
-		}
-		for _, r := range o.None {
-			s.d.Gap(dispatch.Range(r))
-		}
-		s.skipped -= min(s.skipped, before-s.d.Explain(s.now()).Holes)
-		for _, r := range o.Lost {
-			s.d.Gap(dispatch.Range(r))
-		}
-		s.changedQuietly()
-	}
-	notify(s.wake)
 }

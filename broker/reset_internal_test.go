@@ -4,8 +4,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage"
 )
 
 // subscribed makes a subscription on a topic of n partitions; positions up to
@@ -49,14 +52,38 @@ func TestSeekOfOnePartitionLeavesTheOthersAlone(t *testing.T) {
 	if c := m.Cursors[1]; c.Generation != 0 || !c.Acknowledged(8) || c.Counts.Get(3) != 4 {
 		t.Errorf("partition 1 after a seek of partition 0: %+v", c)
 	}
-	if m.Cursors[0].Generation != 1 || s.d.Generation() != 0 || len(s.d.Cursor().Acked) != 1 {
-		t.Errorf("generations %d and %d, the shell of the other holds %+v", m.Cursors[0].Generation, s.d.Generation(), s.d.Cursor())
+	if d := s.Describe(); m.Cursors[0].Generation != 1 || d.Generation != 0 || d.Ranges != 1 {
+		t.Errorf("generation %d, the shell of the other holds %+v", m.Cursors[0].Generation, d)
 	}
 	if err := b.admin.ResetSubscription(t.Context(), m.Topic, "s", -1, protocol.Position{Kind: protocol.Earliest}); err != nil {
 		t.Fatal(err)
 	}
-	if m = b.subNow("s"); m.Cursors[0].Generation != 2 || m.Cursors[1].Generation != 1 || s.d.Generation() != 1 || m.Cursors[1].Acknowledged(8) {
-		t.Errorf("after a reset of all: %+v, the shell in generation %d", m.Cursors, s.d.Generation())
+	_, generation := s.Standing()
+	if m = b.subNow("s"); m.Cursors[0].Generation != 2 || m.Cursors[1].Generation != 1 || generation != 1 || m.Cursors[1].Acknowledged(8) {
+		t.Errorf("after a reset of all: %+v, the shell in generation %d", m.Cursors, generation)
+	}
+}
+
+// fill appends n messages to a partition that has none.
+func fill(t *testing.T, p *partition, n int) {
+	t.Helper()
+	var w batch.Builder
+	for range n {
+		w.Add(&batch.Message{Payload: []byte("m"), PublishTime: 1})
+	}
+	data, err := w.AppendTo(nil, batch.None, batch.Identity{Producer: 7, Session: 1})
+	if err == nil {
+		_, _, err = p.log.OpenSession(7, 1, 0)
+	}
+	var pending storage.Pending
+	if err == nil {
+		pending, err = p.log.Append(data)
+	}
+	if err == nil {
+		err = pending.Wait()
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -65,12 +92,13 @@ func TestSeekOfOnePartitionLeavesTheOthersAlone(t *testing.T) {
 func TestSeeksSideBySideAllSucceed(t *testing.T) {
 	const partitions, each = 2, 4
 	b, m := subscribed(t, partitions)
-	shells := make([]*subscription, partitions)
+	shells := make([]*delivery.Subscription, partitions)
 	for n := range shells {
 		p, err := b.serving(t.Context(), "/default/moved", n, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+		fill(t, p, 20)
 		if shells[n], _, err = b.subscription(t.Context(), p, &protocol.Subscribe{Topic: "/default/moved", Subscription: "s", Existing: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +106,7 @@ func TestSeeksSideBySideAllSucceed(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range partitions * each {
 		wg.Go(func() {
-			to := protocol.Position{Kind: protocol.Earliest}
+			to := protocol.Position{Kind: protocol.AtOffset, Offset: uint64(10 + i)}
 			if err := b.admin.ResetSubscription(t.Context(), m.Topic, "s", i%partitions, to); err != nil {
 				t.Error(err)
 			}
@@ -87,9 +115,7 @@ func TestSeeksSideBySideAllSucceed(t *testing.T) {
 	wg.Wait()
 	m = b.subNow("s")
 	for n, s := range shells {
-		s.mu.Lock()
-		at, generation := s.d.Cursor().Prefix, s.d.Generation()
-		s.mu.Unlock()
+		at, generation := s.Standing()
 		if c := m.Cursors[n]; c.Generation != each || generation != each || at != c.Prefix {
 			t.Errorf("partition %d: metadata at %d in generation %d, shell at %d in %d", n, c.Prefix, c.Generation, at, generation)
 		}

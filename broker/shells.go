@@ -4,11 +4,22 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
 )
 
 // What is served here of topics and subscriptions.
+
+// openDelivery is a step of the start.
+func (b *Broker) openDelivery(context.Context) error {
+	b.carrier = delivery.Open(delivery.Config{
+		Meta: b.meta, Leased: b.leased, Coded: b.wireError, GapWait: b.cfg.GapWait, CursorInterval: b.cfg.CursorInterval,
+		Go:      func(do func(context.Context)) { b.wg.Go(func() { do(b.ctx) }) },
+		Metrics: b.metrics.deliveries(), Now: b.cfg.Now, Log: b.log,
+	})
+	return nil
+}
 
 // consumers counts the consumers of a topic on this broker.
 func (b *Broker) consumers(t *state.Topic) (n int) {
@@ -18,13 +29,11 @@ func (b *Broker) consumers(t *state.Topic) (n int) {
 			continue
 		}
 		if p.live != nil {
-			n += p.live.attached()
+			n += p.live.Attached()
 			continue
 		}
 		for _, s := range b.subscriptionsOf(p) {
-			s.mu.Lock()
-			n += len(s.consumers)
-			s.mu.Unlock()
+			n += s.Consumers()
 		}
 	}
 	return n
@@ -49,8 +58,8 @@ func (b *Broker) bury(ctx context.Context, t *state.Topic) error {
 }
 
 // running returns the shells of a subscription by partition.
-func (b *Broker) running(id state.TopicID, name string) map[uint32]*subscription {
-	out := map[uint32]*subscription{}
+func (b *Broker) running(id state.TopicID, name string) map[uint32]*delivery.Subscription {
+	out := map[uint32]*delivery.Subscription{}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for key, p := range b.parts {
@@ -66,30 +75,16 @@ func (b *Broker) running(id state.TopicID, name string) map[uint32]*subscription
 	return out
 }
 
-// reset follows a committed reset.
-func (s *subscription) reset(generation, to uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.d.Generation() < generation {
-		if err := s.d.Reset(to); err != nil {
-			return err
-		}
-	}
-	s.gapSince = 0
-	s.changed()
-	return nil
-}
-
 // unlist forgets a subscription that was closed.
-func (b *Broker) unlist(key partitionKey, s *subscription) {
+func (b *Broker) unlist(key partitionKey, s *delivery.Subscription) {
 	p := b.served(key)
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.subs[s.name] == s {
-		delete(p.subs, s.name)
+	if p.subs[s.Name] == s {
+		delete(p.subs, s.Name)
 	}
 }
 

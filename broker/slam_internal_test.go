@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danubemq/danube/broker/delivery"
+	"github.com/danubemq/danube/broker/dispatch"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -80,28 +82,30 @@ func TestConnectionThatEndsWhileItSubscribesLeavesNoConsumer(t *testing.T) {
 	}
 	c, _ := pipeConn(t, b)
 	ended := errors.New("the peer went away")
-	s.mu.Lock() // the join waits here
+	held, let := make(chan struct{}), make(chan struct{})
+	go func() { // returns when it is let
+		_, _ = s.Settle(func(*dispatch.Subscription, int64) (dispatch.Settled, error) {
+			close(held)
+			<-let // the join waits for this
+			return dispatch.Settled{}, nil
+		})
+	}()
+	<-held
 	refused := make(chan error, 1)
 	go func() {
 		_, err := c.subscribe(c.ctx, q)
 		refused <- err
 	}()
 	await(t, func() bool { return c.consumer(1) != nil })
-	early := c.consumer(1)
 	c.cancel(ended)
 	c.mu.Lock()
 	c.producers, c.consumers = nil, nil // as detach does, whose leave finds nobody
 	c.mu.Unlock()
-	if s.consumers[early.id] == early {
-		t.Fatal("the consumer joined under a lock that is held")
-	}
-	s.mu.Unlock()
+	close(let)
 	if err := <-refused; !errors.Is(err, ended) {
 		t.Errorf("subscribe: %v", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.consumers); n != 0 {
+	if n := s.Consumers(); n != 0 {
 		t.Errorf("%d consumers of a connection that is gone", n)
 	}
 }
@@ -117,7 +121,7 @@ func TestEndOfAConsumerIsToldBehindTheAnswerThatNamesIt(t *testing.T) {
 	}
 	ok := h.(answered)
 	handle := ok.Header.(*protocol.SubscribeOK).Handle
-	c.consumer(handle).sub.close(protocol.Errorf(protocol.CodeNoSuchSub, "deleted"))
+	c.consumer(handle).sub.Subscription().Close(protocol.Errorf(protocol.CodeNoSuchSub, "deleted"))
 	c.out.Frame(protocol.TypeSubscribeOK, 7, ok.Header)
 	ok.then()
 	done := make(chan struct{})
@@ -148,7 +152,7 @@ func TestSubscriptionThatBeginsDuringAResetIsOfTheNewGeneration(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := b.meta.View().Subscription(p.key.topic, "s")
-	begun := make(chan *subscription, 1)
+	begun := make(chan *delivery.Subscription, 1)
 	p.mu.Lock() // the shell is made behind this, of what was read before
 	go func() {
 		s, _, err := b.subscription(t.Context(), p, q)
@@ -159,7 +163,11 @@ func TestSubscriptionThatBeginsDuringAResetIsOfTheNewGeneration(t *testing.T) {
 	}()
 	_, err = b.propose(t.Context(), &state.ResetSubscription{Subscription: m.ID, Entries: []state.CursorReset{{Generation: 1}}})
 	p.mu.Unlock()
-	if s := <-begun; err != nil || s == nil || s.d.Generation() != 1 {
-		t.Errorf("begun with %+v after a reset, %v", s, err)
+	s := <-begun
+	if err != nil || s == nil {
+		t.Fatalf("begun with %+v after a reset, %v", s, err)
+	}
+	if _, generation := s.Standing(); generation != 1 {
+		t.Errorf("begun in generation %d after a reset", generation)
 	}
 }

@@ -45,6 +45,8 @@ func house() map[string]room {
 		admin    = "broker/admin"
 		outbox   = "broker/outbox"
 		history  = "broker/history"
+		delivery = "broker/delivery"
+		dispatch = "broker/dispatch"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -55,7 +57,7 @@ func house() map[string]room {
 		"meta":                 {level: 1, may: []string{state, walk}},
 		segment:                {level: 1, may: []string{batch, disk}},
 		"client":               {level: 1, may: []string{"protocol", batch, walk}},
-		"broker/dispatch":      {level: 1, pure: true},
+		dispatch:               {level: 1, pure: true},
 		hotdir:                 {level: 1, may: []string{batch, disk}},
 		memory:                 {level: 1, may: []string{batch}},
 		handles:                {level: 1, may: []string{disk}},
@@ -78,12 +80,13 @@ func house() map[string]room {
 		admin:                  {level: 4, may: []string{calls, words, "cluster", "meta", state, "protocol"}},
 		outbox:                 {level: 6, may: []string{"storage", "protocol"}},
 		history:                {level: 6, may: []string{calls, "storage", "cluster", "meta", state, "protocol", batch}},
-		"broker":               {level: 7, may: []string{history, outbox, admin, "broker/web", calls, words, "broker/dispatch", "storage", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
+		delivery:               {level: 7, may: []string{history, outbox, dispatch, "storage", "meta", state, "protocol", batch}},
+		"broker":               {level: 8, may: []string{delivery, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
 		"cmd/danube/settings":  {level: 4},
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
-		"cmd/danube":           {level: 8, may: []string{"cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
-		"integration":          {level: 8, may: []string{"broker", "client", "integration/history", "protocol", batch}},
+		"cmd/danube":           {level: 9, may: []string{"cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
+		"integration":          {level: 9, may: []string{"broker", "client", "integration/history", "protocol", batch}},
 		"integration/history":  {level: 0},
 		"integration/planted":  {level: 0},
 	}

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,6 +106,24 @@ func (p *Partition) GapAt(from, to uint64) (status state.RangeStatus, end uint64
 		return r.Status, to, false, false
 	}
 	return state.RangeSealed, to, false, true
+}
+
+// MayReturn names the brokers that an ORPHANED offset may come back with; none if
+// this store is to have it.
+func (p *Partition) MayReturn(offset uint64) []string {
+	m := p.h.cfg.Meta.View().Partition(p.id.Topic, p.id.Partition)
+	if m == nil {
+		return nil
+	}
+	rg := m.Range(offset)
+	if rg == nil || rg.Status != state.RangeOrphaned || slices.Contains(rg.Stores, p.h.cfg.Self().Store) {
+		return nil
+	}
+	var names []string
+	for _, id := range rg.Stores {
+		names = append(names, p.h.cfg.Peers.Name(id))
+	}
+	return names
 }
 
 // notice tells the partition's subscriptions what became of ORPHANED offsets

@@ -1,4 +1,4 @@
-package broker
+package delivery
 
 import (
 	"context"
@@ -14,26 +14,26 @@ import (
 // cursorKeeper commits what changed in cursors: all subscriptions of the broker
 // in one command an interval, at once when an acknowledgement is to be confirmed.
 type cursorKeeper struct {
-	b    *Broker
+	c    *Carrier
 	wake chan struct{}
 	now  chan struct{} // somebody waits for a commit
 
 	round sync.Mutex // one commit at a time
 	mu    sync.Mutex // guards what follows
-	dirty []*subscription
+	dirty []*Subscription
 	begun uint64 // commits that have begun
 }
 
 // deltaLimit bounds what one subscription puts into one round.
 const deltaLimit = 20_000
 
-func newCursorKeeper(b *Broker) *cursorKeeper {
-	return &cursorKeeper{b: b, wake: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+func newCursorKeeper(c *Carrier) *cursorKeeper {
+	return &cursorKeeper{c: c, wake: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 }
 
 // add lists a subscription whose cursor changed; the subscription sees to it
 // that it is listed once.
-func (k *cursorKeeper) add(s *subscription) {
+func (k *cursorKeeper) add(s *Subscription) {
 	k.mu.Lock()
 	k.dirty = append(k.dirty, s)
 	k.mu.Unlock()
@@ -45,7 +45,7 @@ func (k *cursorKeeper) hurry() { notify(k.now) }
 
 // run commits until ctx ends, then once more.
 func (k *cursorKeeper) run(ctx context.Context) {
-	timer := time.NewTimer(k.b.cfg.CursorInterval)
+	timer := time.NewTimer(k.c.cfg.CursorInterval)
 	defer timer.Stop()
 	for {
 		select {
@@ -53,7 +53,7 @@ func (k *cursorKeeper) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		timer.Reset(k.b.cfg.CursorInterval)
+		timer.Reset(k.c.cfg.CursorInterval)
 		select {
 		case <-timer.C:
 		case <-k.now:
@@ -66,7 +66,7 @@ func (k *cursorKeeper) run(ctx context.Context) {
 
 // round is one subscription's part of a commit.
 type round struct {
-	s        *subscription
+	s        *Subscription
 	confirms []confirm
 	delta    *dispatch.Delta
 	first    int    // its entry in the command, -1 for none
@@ -110,18 +110,18 @@ func (k *cursorKeeper) commitRound(ctx context.Context) {
 		r := s.takeRound()
 		if r.delta != nil {
 			r.first = len(entries)
-			r.epoch = s.part.cursorEpoch.Load()
+			r.epoch = s.part.Owner.CursorEpoch()
 			entries = append(entries, cursorDelta(s, r.epoch, r.delta))
 		}
 		rounds = append(rounds, r)
 	}
 	var errs []error
-	err := error(errNoLease)
-	if k.b.leased() || len(entries) == 0 {
-		errs, err = k.b.proposeEach(ctx, &state.MoveCursors{Entries: entries}, len(entries))
+	err := error(ErrNoLease)
+	if k.c.cfg.Leased() || len(entries) == 0 {
+		errs, err = k.c.cfg.Meta.DecideEach(ctx, &state.MoveCursors{Entries: entries}, len(entries))
 	}
 	if err != nil && ctx.Err() == nil {
-		k.b.log.Warn("cursors not committed, trying again", "subscriptions", len(entries), "err", err)
+		k.c.cfg.Log.Warn("cursors not committed, trying again", "subscriptions", len(entries), "err", err)
 	}
 	for _, r := range rounds {
 		failed := err
@@ -133,7 +133,7 @@ func (k *cursorKeeper) commitRound(ctx context.Context) {
 }
 
 // takeRound takes what is to be committed of a subscription.
-func (s *subscription) takeRound() round {
+func (s *Subscription) takeRound() round {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dirty = false
@@ -147,14 +147,14 @@ func (s *subscription) takeRound() round {
 }
 
 // roundDone ends a round: the confirmed are answered, what failed comes again.
-func (s *subscription) roundDone(r round, err error) {
+func (s *Subscription) roundDone(r round, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	again := false
 	if r.delta != nil {
 		// A refused entry is of an epoch or generation that is over: nothing of it is to be kept, unless the epoch
 		// was handed over in between, and what was acknowledged goes on under the next.
-		refused := errors.Is(err, state.ErrStaleEpoch) && !s.part.handsOver(r.epoch) || errors.Is(err, state.ErrStaleGeneration) || errors.Is(err, state.ErrNotFound)
+		refused := errors.Is(err, state.ErrStaleEpoch) && !s.part.Owner.HandsOver(r.epoch) || errors.Is(err, state.ErrStaleGeneration) || errors.Is(err, state.ErrNotFound)
 		if err == nil || refused {
 			s.d.DeltaCommitted()
 		} else {
@@ -170,23 +170,17 @@ func (s *subscription) roundDone(r round, err error) {
 	}
 	for _, w := range r.confirms {
 		if err != nil {
-			w.c.out.Frame(protocol.TypeError, w.id, s.b.wireError(err))
+			w.out.Frame(protocol.TypeError, w.id, s.c.cfg.Coded(err))
 			continue
 		}
-		w.c.out.Frame(protocol.TypeAckOK, w.id, &protocol.AckOK{Stale: w.stale})
+		w.out.Frame(protocol.TypeAckOK, w.id, &protocol.AckOK{Stale: w.stale})
 	}
 }
 
-// handsOver says whether cursors that were refused under an epoch may still be
-// committed under the next.
-func (p *partition) handsOver(epoch uint64) bool {
-	return p.cursorEpoch.Load() != epoch || p.b.isMoving(p.key)
-}
-
 // cursorDelta is a delta as the metadata takes it.
-func cursorDelta(s *subscription, epoch uint64, d *dispatch.Delta) state.CursorDelta {
+func cursorDelta(s *Subscription, epoch uint64, d *dispatch.Delta) state.CursorDelta {
 	out := state.CursorDelta{
-		Subscription: s.id, Partition: s.part.key.n, Epoch: epoch, Generation: d.Generation, Prefix: d.Prefix,
+		Subscription: s.ID, Partition: s.part.Number, Epoch: epoch, Generation: d.Generation, Prefix: d.Prefix,
 	}
 	for _, r := range d.Acked {
 		out.Acked = append(out.Acked, state.OffsetRange{Start: r.Start, End: r.End})

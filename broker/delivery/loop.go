@@ -1,6 +1,7 @@
-package broker
+package delivery
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -16,7 +17,8 @@ import (
 // loop is what a subscription's goroutine works with: a reader of the log and
 // the stretch it read last. Nobody else touches it.
 type loop struct {
-	s        *subscription
+	s        *Subscription
+	ctx      context.Context // of the goroutine
 	reader   *history.Reader
 	stop     func() // ends the watch on the log
 	timer    *time.Timer
@@ -29,16 +31,20 @@ type loop struct {
 	poisoned []dispatch.Poisoned
 }
 
-// noView is the view of bytes that belong to nobody.
-var noView storage.View
+// staleWait is the pause before what the log and the metadata disagree on is
+// looked at again.
+const staleWait = 2 * time.Millisecond
+
+// errShuttingDown ends subscriptions with the broker.
+var errShuttingDown = protocol.Errorf(protocol.CodeShuttingDown, "the broker is shutting down")
 
 // readBytes is how much one read of the log asks for.
 const readBytes = 512 << 10
 
-func newLoop(s *subscription) *loop {
-	l := &loop{s: s, reader: s.part.past.Reader(s.b.ctx, 0), timer: time.NewTimer(time.Hour)}
+func newLoop(ctx context.Context, s *Subscription) *loop {
+	l := &loop{s: s, ctx: ctx, reader: s.part.Past.Reader(ctx, 0), timer: time.NewTimer(time.Hour)}
 	l.timer.Stop()
-	l.stop = s.part.log.Watch(s.wake)
+	l.stop = s.part.Log.Watch(s.wake)
 	return l
 }
 
@@ -86,10 +92,10 @@ func (l *loop) deliver(step dispatch.Step) {
 }
 
 // changedQuietly marks the cursor dirty without waking the goroutine. The caller holds mu.
-func (s *subscription) changedQuietly() {
+func (s *Subscription) changedQuietly() {
 	if !s.dirty {
 		s.dirty = true
-		s.b.cursors.add(s)
+		s.c.cursors.add(s)
 	}
 }
 
@@ -133,16 +139,16 @@ func (l *loop) readFailed(step dispatch.Step, err error) {
 	case errors.As(err, &gap):
 		l.gap(step, gap.From, gap.To)
 	case errors.As(err, &damaged):
-		l.s.part.past.SawDamage(*damaged)
+		l.s.part.Past.SawDamage(*damaged)
 		l.orphaned(step, damaged.From, damaged.To, "damaged", err)
 	case errors.As(err, &away):
 		l.absent(step, away)
 	case errors.Is(err, history.ErrStale):
 		l.wait(min(step.Until, l.s.now()+int64(staleWait)))
 	case errors.Is(err, storage.ErrClosed):
-		l.s.close(errShuttingDown)
+		l.s.Close(errShuttingDown)
 	default:
-		l.s.b.log.Error("log not readable", "partition", l.s.part.name(), "offset", step.From, "err", err)
+		l.s.c.cfg.Log.Error("log not readable", "partition", l.s.part.name(), "offset", step.From, "err", err)
 		l.wait(l.s.now() + int64(time.Second))
 	}
 }
@@ -153,7 +159,7 @@ func (l *loop) absent(step dispatch.Step, away *history.AwayError) {
 	s := l.s
 	s.mu.Lock()
 	if s.away == nil {
-		s.b.log.Warn("subscription waits for a broker that is away", "subscription", s.name, "partition", s.part.name(), "offset", step.From, "err", away)
+		s.c.cfg.Log.Warn("subscription waits for a broker that is away", "subscription", s.Name, "partition", s.part.name(), "offset", step.From, "err", away)
 	}
 	s.away = away
 	s.mu.Unlock()
@@ -165,12 +171,12 @@ const awayWait = 500 * time.Millisecond
 
 // gap passes offsets that no batch holds, by what the metadata says of them.
 func (l *loop) gap(step dispatch.Step, from, to uint64) {
-	status, to, _, known := l.s.part.past.GapAt(from, to)
+	status, to, _, known := l.s.part.Past.GapAt(from, to)
 	switch {
 	case !known:
 		l.wait(min(step.Until, l.s.now()+int64(staleWait)))
 	case status == state.RangeOrphaned:
-		l.orphaned(step, from, to, l.s.part.past.OrphanStatus(from), nil)
+		l.orphaned(step, from, to, l.s.part.Past.OrphanStatus(from), nil)
 	case status == state.RangeLost:
 		l.skip(from, to, "lost", nil)
 	default: // a plain gap: nothing was ever there
@@ -200,12 +206,12 @@ func (l *loop) orphaned(step dispatch.Step, from, to uint64, status string, err 
 	now := s.now()
 	if s.gapSince == 0 {
 		s.gapSince = now
-		s.b.log.Warn("subscription waits at a gap", "subscription", s.name, "partition", s.part.name(), "from", from, "to", to, "status", status, "err", err)
+		s.c.cfg.Log.Warn("subscription waits at a gap", "subscription", s.Name, "partition", s.part.name(), "from", from, "to", to, "status", status, "err", err)
 	}
 	s.gap, s.away = dispatch.Range{Start: from, End: to}, nil
-	until := s.gapSince + int64(s.b.cfg.GapWait)
+	until := s.gapSince + int64(s.c.cfg.GapWait)
 	// The metadata are asked behind the lock: whoever fills holes does so behind it too, once they say that the range is back.
-	what, _, accepted, known := s.part.past.GapAt(from, to)
+	what, _, accepted, known := s.part.Past.GapAt(from, to)
 	back := status == "orphaned" && (!known || what != state.RangeOrphaned)
 	if !back && (now >= until || known && accepted) {
 		s.gapSince, s.gap = 0, dispatch.Range{}
@@ -226,8 +232,8 @@ func (l *loop) orphaned(step dispatch.Step, from, to uint64, status string, err 
 // tell sends the gap to every consumer. The caller holds mu.
 func (l *loop) tell(from, to uint64, status string, err error) {
 	s := l.s
-	s.b.log.Warn("subscription passes a gap", "subscription", s.name, "partition", s.part.name(), "from", from, "to", to, "status", status, "err", err)
+	s.c.cfg.Log.Warn("subscription passes a gap", "subscription", s.Name, "partition", s.part.name(), "from", from, "to", to, "status", status, "err", err)
 	for _, o := range s.consumers {
-		o.c.out.Frame(protocol.TypeGap, 0, &protocol.GapNotice{Handle: o.handle, From: from, To: to, Status: status})
+		o.out.Frame(protocol.TypeGap, 0, &protocol.GapNotice{Handle: o.Handle, From: from, To: to, Status: status})
 	}
 }

@@ -1,20 +1,20 @@
-package broker
+package delivery
 
 import (
-	"context"
 	"slices"
 	"sync"
 
+	"github.com/danubemq/danube/broker/outbox"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage"
 )
 
-// fanout is a partition of a non-reliable topic: what is published goes to the
+// Live is a partition of a non-reliable topic: what is published goes to the
 // consumers that are attached, at once, and is kept nowhere. A consumer that
 // does not read loses its own messages and costs nobody else any.
-type fanout struct {
-	b    *Broker
+type Live struct {
+	c    *Carrier
 	mu   sync.Mutex // guards what follows
 	at   uint64     // offset of the next message, from zero at each start of the broker
 	subs []*liveSub
@@ -28,31 +28,44 @@ type fanout struct {
 type liveSub struct {
 	name string
 	typ  protocol.SubscriptionType
-	all  []*liveConsumer
+	all  []*LiveConsumer
 	turn int
 }
 
-// liveConsumer is a consumer of a non-reliable topic.
-type liveConsumer struct {
-	c      *conn
-	f      *fanout
-	handle uint32
-	name   string
-	lost   uint64 // messages it did not get; guarded by the fanout
+// LiveConsumer is a consumer of a non-reliable topic.
+type LiveConsumer struct {
+	Handle uint32 // by which its client knows it; set before Join
 
-	answered bool            // its client knows the handle; guarded by the fanout
-	ended    *protocol.Error // the broker ended it before that; guarded by the fanout
+	client Client
+	out    *outbox.Outbox
+	f      *Live
+	name   string
+	lost   uint64 // messages it did not get; guarded by the Live
+
+	answered bool            // its client knows the handle; guarded by the Live
+	ended    *protocol.Error // the broker ended it before that; guarded by the Live
 }
 
-// next is the offset the next message gets.
-func (f *fanout) next() uint64 {
+// Live makes the partition of a non-reliable topic whose first offset is at. What
+// is on its way to consumers lies in scratch.
+func (c *Carrier) Live(at uint64, scratch storage.Scratch) *Live {
+	return &Live{c: c, at: at, scratch: scratch}
+}
+
+// Consumer makes a consumer that is to join.
+func (f *Live) Consumer(client Client, name string) *LiveConsumer {
+	return &LiveConsumer{client: client, out: client.Out(), f: f, name: name}
+}
+
+// Next is the offset the next message gets.
+func (f *Live) Next() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.at
 }
 
-// attached counts the consumers.
-func (f *fanout) attached() (n int) {
+// Attached counts the consumers.
+func (f *Live) Attached() (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.subs {
@@ -61,10 +74,10 @@ func (f *fanout) attached() (n int) {
 	return n
 }
 
-// publish hands a batch to one consumer of each subscription. The batch is
+// Publish hands a batch to one consumer of each subscription. The batch is
 // copied once for all of them, into memory that goes back when all have it.
-func (f *fanout) publish(b batch.Batch) (base uint64, at int64, over *protocol.Error) {
-	at = f.b.cfg.Now().UnixMilli()
+func (f *Live) Publish(b batch.Batch) (base uint64, at int64, over *protocol.Error) {
+	at = f.c.cfg.Now().UnixMilli()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over != nil {
@@ -81,49 +94,24 @@ func (f *fanout) publish(b batch.Batch) (base uint64, at int64, over *protocol.E
 	own.Stamp(batch.Stamp{Base: base, AppendTime: at, Synced: base})
 	f.head = protocol.Deliver{First: base, Count: uint32(b.Count()), Attempt: 1}
 	for _, s := range f.subs {
-		f.b.metrics.delivered(b.Count(), false)
+		f.c.cfg.Metrics.delivered(b.Count(), false)
 		s.turn++
 		o := s.all[s.turn%len(s.all)]
-		f.head.Handle = o.handle
+		f.head.Handle = o.Handle
 		view.Retain()
-		if o.c.out.Full(nil) || !o.c.out.Deliver(&f.head, own, view) {
+		if o.out.Full(nil) || !o.out.Deliver(&f.head, own, view) {
 			view.Release()
 			o.lost += uint64(b.Count())
-			f.b.metrics.liveDropped.Add(float64(b.Count()))
+			f.c.cfg.Metrics.LiveDropped.Add(float64(b.Count()))
 			continue
 		}
-		o.c.out.Flush()
+		o.out.Flush()
 	}
 	return base, at, nil
 }
 
-// grant does nothing: what a live consumer does not take in time is lost, credit or not.
-func (o *liveConsumer) grant(uint32) {}
-
-// subscribeLive attaches a consumer to a non-reliable topic.
-func (c *conn) subscribeLive(p *partition, q *protocol.Subscribe) (protocol.Header, error) {
-	if q.Type != protocol.Exclusive && q.Type != protocol.Shared {
-		return nil, protocol.Errorf(protocol.CodeUnsupported, "subscriptions of type %v are not supported yet by this version", q.Type)
-	}
-	o := &liveConsumer{c: c, f: p.live, name: q.Consumer}
-	cons := &consumer{c: c, live: o, name: q.Consumer}
-	if !c.addConsumer(cons) {
-		return nil, context.Cause(c.ctx)
-	}
-	o.handle = cons.handle
-	if err := p.live.join(o, q); err != nil {
-		c.dropConsumer(cons.handle)
-		return nil, err
-	}
-	if c.over() {
-		o.leave() // the connection took its consumers out before this one had joined
-		return nil, context.Cause(c.ctx)
-	}
-	return answered{&protocol.SubscribeOK{Handle: cons.handle, Epoch: p.epoch, Type: q.Type, Cursor: p.live.next()}, o.begin}, nil
-}
-
-// begin says that the client knows the handle, or tells it that the consumer is over already.
-func (o *liveConsumer) begin() {
+// Begin says that the client knows the handle, or tells it that the consumer is over already.
+func (o *LiveConsumer) Begin() {
 	o.f.mu.Lock()
 	defer o.f.mu.Unlock()
 	o.answered = true
@@ -133,18 +121,18 @@ func (o *liveConsumer) begin() {
 }
 
 // detach tells the client why its consumer is over, behind the answer that
-// names the handle. The caller holds the fanout's mu.
-func (o *liveConsumer) detach(why *protocol.Error) {
-	o.c.dropConsumer(o.handle)
+// names the handle. The caller holds the Live's mu.
+func (o *LiveConsumer) detach(why *protocol.Error) {
+	o.client.Drop(o.Handle)
 	if !o.answered {
 		o.ended = why
 		return
 	}
-	o.c.out.Frame(protocol.TypeUnsubscribed, 0, &protocol.Detached{Handle: o.handle, Err: *why})
+	o.out.Frame(protocol.TypeUnsubscribed, 0, &protocol.Detached{Handle: o.Handle, Err: *why})
 }
 
-// close ends the fanout: its consumers are told why.
-func (f *fanout) close(why *protocol.Error) {
+// Close ends the Live: its consumers are told why.
+func (f *Live) Close(why *protocol.Error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over = why
@@ -157,7 +145,7 @@ func (f *fanout) close(why *protocol.Error) {
 	f.scratch.Release()
 }
 
-func (f *fanout) join(o *liveConsumer, q *protocol.Subscribe) error {
+func (f *Live) Join(o *LiveConsumer, q *protocol.Subscribe) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over != nil {
@@ -182,17 +170,17 @@ func (f *fanout) join(o *liveConsumer, q *protocol.Subscribe) error {
 			return nil
 		}
 	}
-	f.subs = append(f.subs, &liveSub{name: q.Subscription, typ: q.Type, all: []*liveConsumer{o}})
+	f.subs = append(f.subs, &liveSub{name: q.Subscription, typ: q.Type, all: []*LiveConsumer{o}})
 	return nil
 }
 
 // named returns the place of the consumer with a name, -1 for none. Without a name nobody is anybody's successor.
 func (s *liveSub) named(name string) int {
-	return slices.IndexFunc(s.all, func(o *liveConsumer) bool { return name != "" && o.name == name })
+	return slices.IndexFunc(s.all, func(o *LiveConsumer) bool { return name != "" && o.name == name })
 }
 
-// leave takes a consumer out; a subscription without consumers is gone.
-func (o *liveConsumer) leave() {
+// Leave takes a consumer out; a subscription without consumers is gone.
+func (o *LiveConsumer) Leave() {
 	f := o.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
