@@ -7,16 +7,6 @@ import (
 	"github.com/danubemq/danube/protocol"
 )
 
-// openAdmin is a step of the start.
-func (b *Broker) openAdmin(context.Context) error {
-	b.admin = admin.Open(admin.Config{
-		Meta: b.meta, Cluster: b.cluster, Controller: b.controller, Peers: b.peers, Self: b.self, Here: *b.here(),
-		Name: b.cfg.Name, Release: b.cfg.Release, AutoCreate: *b.cfg.AutoCreate,
-		Ready: func() bool { return b.notReady() == "" }, Degraded: b.degraded, Now: b.cfg.Now, Log: b.log,
-	})
-	return nil
-}
-
 // here is what this broker does as the owner of partitions, for whichever broker was asked.
 func (b *Broker) here() *admin.Here {
 	return &admin.Here{

@@ -12,9 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/danubemq/danube/broker/admin"
-	"github.com/danubemq/danube/broker/delivery"
-	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/broker/web"
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta"
@@ -31,8 +29,6 @@ type Broker struct {
 	ctx      context.Context // ends when the broker shuts down
 	cancel   context.CancelFunc
 	store    *storage.Store
-	history  *history.History
-	admin    *admin.Board
 	meta     *meta.Node
 	clients  net.Listener
 	http     *web.Server
@@ -42,23 +38,17 @@ type Broker struct {
 	lastConn atomic.Uint64
 	ready    atomic.Bool
 
-	keepers
+	beside
 	registry
 	membership
 	owning
 }
 
-// keepers batch what goes to Raft beside the paths of messages.
-type keepers struct {
-	ceilings *ceilingKeeper
-	carrier  *delivery.Carrier
-}
-
 // registry is what the broker serves at the moment, and whom.
 type registry struct {
 	mu       sync.RWMutex // guards what follows
-	parts    map[partitionKey]*partition
-	opening  map[partitionKey]*opening // being opened or closed
+	parts    map[served.Key]*served.Partition
+	opening  map[served.Key]*opening // being opened or closed
 	conns    map[*conn]struct{}
 	stopping bool
 }
@@ -75,12 +65,11 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	b := &Broker{
 		cfg: cfg, log: cfg.Log,
 		registry: registry{
-			parts: map[partitionKey]*partition{}, opening: map[partitionKey]*opening{}, conns: map[*conn]struct{}{},
+			parts: map[served.Key]*served.Partition{}, opening: map[served.Key]*opening{}, conns: map[*conn]struct{}{},
 		},
 		owning: newOwning(),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.keepers = keepers{ceilings: newCeilingKeeper(b)}
 	b.frames = protocol.NewBudget(max(cfg.frameBytes(), int64(2*b.maxFrame())))
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -110,7 +99,7 @@ func (b *Broker) open(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		b.openMeta, b.openHistory, b.openDelivery, b.control, b.openAdmin, b.register,
+		b.openMeta, b.openHistory, b.openDelivery, b.openServing, b.control, b.openAdmin, b.register,
 		b.attach, // before the logs are recovered: that may take longer than the leader waits
 		b.openPartitions,
 	} {
@@ -238,7 +227,7 @@ func (b *Broker) Topics() int { return b.meta.View().TopicCount() }
 // Run serves until ctx ends or the store fails. It returns nil after a stop
 // that ctx asked for, else why the broker cannot go on.
 func (b *Broker) Run(ctx context.Context) error {
-	b.wg.Go(func() { b.ceilings.run(b.ctx) })
+	b.wg.Go(func() { b.host.Run(b.ctx) })
 	b.wg.Go(func() { b.carrier.Run(b.ctx) })
 	b.wg.Go(func() { b.history.Run(b.ctx) })
 	b.wg.Go(func() { b.retain(b.ctx) })
@@ -313,16 +302,16 @@ func (b *Broker) Close() error {
 	if b.ready.Load() {
 		b.handOverAll()
 	}
-	return b.shut(func(parts map[partitionKey]*partition) error { return b.seal(parts, time.Until(end)-closeTime) })
+	return b.shut(func(parts map[served.Key]*served.Partition) error { return b.seal(parts, time.Until(end)-closeTime) })
 }
 
 // shut closes everything; parting, if there is one, is called for what was
 // served when nothing is any more.
-func (b *Broker) shut(parting func(map[partitionKey]*partition) error) error {
+func (b *Broker) shut(parting func(map[served.Key]*served.Partition) error) error {
 	b.mu.Lock()
 	b.stopping = true
 	conns, parts := b.conns, b.parts
-	b.conns, b.parts = map[*conn]struct{}{}, map[partitionKey]*partition{}
+	b.conns, b.parts = map[*conn]struct{}{}, map[served.Key]*served.Partition{}
 	b.mu.Unlock()
 	b.ready.Store(false)
 	var errs []error
@@ -330,7 +319,7 @@ func (b *Broker) shut(parting func(map[partitionKey]*partition) error) error {
 		errs = append(errs, ignoreClosed(b.clients.Close()))
 	}
 	for _, p := range parts {
-		p.close(errShuttingDown)
+		p.Close(errShuttingDown)
 	}
 	for c := range conns {
 		c.out.Frame(protocol.TypeGoAway, 0, errShuttingDown)
@@ -341,7 +330,7 @@ func (b *Broker) shut(parting func(map[partitionKey]*partition) error) error {
 	if parting != nil {
 		errs = append(errs, parting(parts))
 	}
-	b.dropPrepared(func(partitionKey, *prepared) bool { return true })
+	b.dropPrepared(func(served.Key, *prepared) bool { return true })
 	if b.history != nil {
 		errs = append(errs, b.history.Close())
 	}

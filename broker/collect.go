@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/danubemq/danube/broker/served"
 )
 
 // Collect sends the series of the partitions this broker serves, or their sums
@@ -27,27 +29,27 @@ func (c *topicCollector) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for _, p := range parts {
-		n := strconv.Itoa(int(p.key.n))
-		gauge(descNext, float64(p.log.Next()), p.topic, n)
-		gauge(descStart, float64(p.log.Start()), p.topic, n)
-		_, bytes := p.log.Bytes()
-		gauge(descBytes, float64(bytes), p.topic, n)
-		for _, s := range b.subscriptionsOf(p) {
+		n := strconv.Itoa(int(p.Key.N))
+		gauge(descNext, float64(p.Log.Next()), p.Topic, n)
+		gauge(descStart, float64(p.Log.Start()), p.Topic, n)
+		_, bytes := p.Log.Bytes()
+		gauge(descBytes, float64(bytes), p.Topic, n)
+		for _, s := range p.Subscriptions() {
 			lag, flight, skipped := s.Numbers()
-			gauge(descLag, float64(lag), p.topic, n, s.Name)
-			gauge(descFlight, float64(flight), p.topic, n, s.Name)
-			gauge(descSkipped, float64(skipped), p.topic, n, s.Name)
+			gauge(descLag, float64(lag), p.Topic, n, s.Name)
+			gauge(descFlight, float64(flight), p.Topic, n, s.Name)
+			gauge(descSkipped, float64(skipped), p.Topic, n, s.Name)
 		}
 	}
 }
 
-func (c *topicCollector) sums(parts []*partition, gauge func(*prometheus.Desc, float64, ...string)) {
+func (c *topicCollector) sums(parts []*served.Partition, gauge func(*prometheus.Desc, float64, ...string)) {
 	bytes, lags := map[string]int64{}, map[string]uint64{}
 	for _, p := range parts {
-		namespace, _, _ := strings.Cut(strings.TrimPrefix(p.topic, "/"), "/")
-		_, n := p.log.Bytes()
+		namespace, _, _ := strings.Cut(strings.TrimPrefix(p.Topic, "/"), "/")
+		_, n := p.Log.Bytes()
 		bytes[namespace] += n
-		for _, s := range c.b.subscriptionsOf(p) {
+		for _, s := range p.Subscriptions() {
 			lag, _, _ := s.Numbers()
 			lags[namespace] += lag
 		}

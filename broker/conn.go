@@ -12,6 +12,7 @@ import (
 
 	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/outbox"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -41,21 +42,16 @@ type conn struct {
 	client    string
 }
 
-// producer is a producer's session on one partition over one connection.
+// producer is a producer over one connection.
 type producer struct {
-	part   *partition
-	handle uint32
-	id     uint64
-	sess   uint32
-	stop   func() // ends the watch on the log
-	lane   outbox.Lane
+	served.Producer
 	closed bool // its client closes it; guarded by the conn
 }
 
 // consumer is a consumer over one connection: of a subscription, or of a
 // non-reliable topic.
 type consumer struct {
-	part   *partition
+	part   *served.Partition
 	handle uint32
 	sub    *delivery.Consumer     // nil of a non-reliable topic
 	live   *delivery.LiveConsumer // nil of a subscription
@@ -133,7 +129,7 @@ func (c *conn) detach() {
 	c.producers, c.consumers = nil, nil
 	c.mu.Unlock()
 	for _, p := range producers {
-		p.leave()
+		p.Leave()
 	}
 	for _, s := range consumers {
 		s.leave(false)
@@ -298,8 +294,8 @@ func (c *conn) addProducer(p *producer) bool {
 		return false
 	}
 	c.handles++
-	p.handle = c.handles
-	c.producers[p.handle] = p
+	p.Handle = c.handles
+	c.producers[p.Handle] = p
 	return true
 }
 
@@ -332,11 +328,11 @@ func (c *conn) producer(h uint32) *producer {
 // a connection that is over are detach's.
 func (c *conn) dropProducer(p *producer) {
 	c.mu.Lock()
-	mine := c.producers[p.handle] == p
-	delete(c.producers, p.handle)
+	mine := c.producers[p.Handle] == p
+	delete(c.producers, p.Handle)
 	c.mu.Unlock()
 	if mine {
-		p.leave()
+		p.Leave()
 	}
 }
 

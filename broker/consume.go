@@ -7,6 +7,7 @@ import (
 
 	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/dispatch"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -18,10 +19,10 @@ func (c *conn) subscribe(ctx context.Context, q *protocol.Subscribe) (protocol.H
 	if err != nil {
 		return nil, err
 	}
-	if p.live != nil {
+	if p.Live != nil {
 		return c.subscribeLive(p, q)
 	}
-	if err := p.settled(ctx); err != nil {
+	if err := p.Settled(ctx); err != nil {
 		return nil, err
 	}
 	sub, created, err := c.b.subscription(ctx, p, q)
@@ -53,51 +54,35 @@ type answered struct {
 }
 
 // subscription returns the running shell of a subscription on a partition.
-func (b *Broker) subscription(ctx context.Context, p *partition, q *protocol.Subscribe) (*delivery.Subscription, bool, error) {
+func (b *Broker) subscription(ctx context.Context, p *served.Partition, q *protocol.Subscribe) (*delivery.Subscription, bool, error) {
 	m, created, err := b.ensureSubscription(ctx, p, q)
 	if err != nil {
 		return nil, false, err
 	}
 	if got := protocol.SubscriptionType(m.Type); got != q.Type {
-		return nil, false, protocol.Errorf(protocol.CodeWrongType, "subscription %s of %s is %v, not %v", m.Name, p.topic, got, q.Type)
+		return nil, false, protocol.Errorf(protocol.CodeWrongType, "subscription %s of %s is %v, not %v", m.Name, p.Topic, got, q.Type)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over != nil {
-		return nil, false, p.over
-	}
-	if s := p.subs[m.Name]; s != nil && s.ID == m.ID {
-		return s, created, nil
-	}
-	// Read again: a reset that was committed since finds this shell only once it is listed.
-	if now := b.meta.View().Subscription(p.key.topic, q.Subscription); now != nil && now.ID == m.ID {
-		m = now
-	}
-	s, err := b.carrier.Subscription(&p.source, m)
-	if err != nil {
-		return nil, false, err
-	}
-	p.subs[m.Name] = s
-	return s, created, nil
+	s, err := p.Subscription(m)
+	return s, created, err
 }
 
 // ensureSubscription returns what the metadata says of a subscription, making it if the request allows.
-func (b *Broker) ensureSubscription(ctx context.Context, p *partition, q *protocol.Subscribe) (*state.Subscription, bool, error) {
-	if m := b.meta.View().Subscription(p.key.topic, q.Subscription); m != nil {
+func (b *Broker) ensureSubscription(ctx context.Context, p *served.Partition, q *protocol.Subscribe) (*state.Subscription, bool, error) {
+	if m := b.meta.View().Subscription(p.Key.Topic, q.Subscription); m != nil {
 		return m, false, nil
 	}
 	if q.Existing {
-		return nil, false, protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", p.topic, q.Subscription)
+		return nil, false, protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", p.Topic, q.Subscription)
 	}
 	created, err := b.admin.CreateSubscription(ctx, &protocol.SubCreate{
-		Topic: p.topic, Subscription: q.Subscription, Type: q.Type, Start: q.Start, Options: q.Options,
+		Topic: p.Topic, Subscription: q.Subscription, Type: q.Type, Start: q.Start, Options: q.Options,
 	})
 	if err != nil {
 		return nil, false, err
 	}
-	m := b.meta.View().Subscription(p.key.topic, q.Subscription)
+	m := b.meta.View().Subscription(p.Key.Topic, q.Subscription)
 	if m == nil {
-		return nil, false, protocol.Errorf(protocol.CodeNoSuchSub, "subscription %q of %s was deleted while it was opened", q.Subscription, p.topic)
+		return nil, false, protocol.Errorf(protocol.CodeNoSuchSub, "subscription %q of %s was deleted while it was opened", q.Subscription, p.Topic)
 	}
 	return m, created, nil
 }
@@ -237,7 +222,7 @@ func (c *conn) seek(ctx context.Context, q *protocol.Seek) (protocol.Header, err
 		return nil, protocol.Errorf(protocol.CodeBadHandle, "seek: no consumer %d of a reliable topic on this connection", q.Handle)
 	}
 	s, p := cons.sub.Subscription(), cons.part
-	if err := c.b.admin.ResetSubscription(ctx, p.key.topic, s.Name, int(p.key.n), q.To); err != nil {
+	if err := c.b.admin.ResetSubscription(ctx, p.Key.Topic, s.Name, int(p.Key.N), q.To); err != nil {
 		return nil, err
 	}
 	ok := &protocol.SeekOK{}
@@ -246,16 +231,16 @@ func (c *conn) seek(ctx context.Context, q *protocol.Seek) (protocol.Header, err
 }
 
 // subscribeLive attaches a consumer to a non-reliable topic.
-func (c *conn) subscribeLive(p *partition, q *protocol.Subscribe) (protocol.Header, error) {
+func (c *conn) subscribeLive(p *served.Partition, q *protocol.Subscribe) (protocol.Header, error) {
 	if q.Type != protocol.Exclusive && q.Type != protocol.Shared {
 		return nil, protocol.Errorf(protocol.CodeUnsupported, "subscriptions of type %v are not supported yet by this version", q.Type)
 	}
-	o := p.live.Consumer(c, q.Consumer)
+	o := p.Live.Consumer(c, q.Consumer)
 	cons := &consumer{part: p, live: o}
 	if !c.addConsumer(cons) {
 		return nil, context.Cause(c.ctx)
 	}
-	if err := p.live.Join(o, q); err != nil {
+	if err := p.Live.Join(o, q); err != nil {
 		c.Drop(cons.handle)
 		return nil, err
 	}
@@ -263,5 +248,5 @@ func (c *conn) subscribeLive(p *partition, q *protocol.Subscribe) (protocol.Head
 		o.Leave() // the connection took its consumers out before this one had joined
 		return nil, context.Cause(c.ctx)
 	}
-	return answered{&protocol.SubscribeOK{Handle: cons.handle, Epoch: p.epoch, Type: q.Type, Cursor: p.live.Next()}, o.Begin}, nil
+	return answered{&protocol.SubscribeOK{Handle: cons.handle, Epoch: p.Epoch, Type: q.Type, Cursor: p.Live.Next()}, o.Begin}, nil
 }

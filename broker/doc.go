@@ -1,15 +1,15 @@
 // Package broker is one node: it joins metadata, log, cluster and clients.
 //
 // Its types are few. A [Broker] owns what the process owns. A conn is one
-// client's connection, with an outbox of what is to be written to it. A
-// partition is one that this broker serves under one epoch: a log, or for a
-// non-reliable topic what package delivery calls Live. Its subscriptions are
-// delivery's too; a consumer belongs to one of them and a conn. The ceilingKeeper
-// extends ceilings ahead of need, all that ask at one time in one command.
+// client's connection, with an outbox of what is to be written to it; a producer
+// or a consumer belongs to a conn and to a partition, which is package served's,
+// with its subscriptions (package delivery) and its past (package history). What
+// is left here is which partitions those are: what the metadata say of who owns
+// what is compared with what is served, and opened, moved, closed (owning.go).
 //
-// What came before the epochs that are served is package history's, what is
-// asked of topics, subscriptions and the cluster package admin's; this package
-// says what it does for them as the owner of partitions (past.go, here.go).
+// What is asked of topics, subscriptions and the cluster is package admin's;
+// here.go says what this broker does for it as the owner of partitions, beside.go
+// what the packages beside this one are made of.
 //
 // # Goroutines
 //
@@ -18,7 +18,7 @@
 //   - one for each request that needs the metadata or the disk, at most 64 a
 //     connection, and for each fetch that waits for messages, at most 256
 //   - one for each subscription with consumers, and one that commits cursors: package delivery
-//   - one each of ceilingKeeper and retention: return when the broker stops
+//   - one that extends ceilings, package served's, and one that applies retention: return when the broker stops
 //   - the reconciler, which compares the metadata with what is served: returns when the broker stops
 //   - one for each partition that is being opened, closed or moved, at most 64 of those in the background
 //   - those of package history, of its readers and of package web
@@ -33,9 +33,9 @@
 // # Lock order
 //
 //	Broker.mu
-//	then partition.mu
+//	then those of package served
 //	then those of package delivery
-//	then conn.mu, the ceilingKeeper's mu or owning.lock
+//	then conn.mu or owning.lock
 //	then those of packages outbox and history
 //	then the log's own
 //

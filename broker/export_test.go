@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/danubemq/danube/broker/calls"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -37,8 +38,8 @@ func (b *Broker) Serves(topic string, n int) uint64 {
 	if m == nil {
 		return 0
 	}
-	if p := b.served(partitionKey{m.Topic, m.Number}); p != nil {
-		return p.epoch
+	if p := b.served(served.Key{Topic: m.Topic, N: m.Number}); p != nil {
+		return p.Epoch
 	}
 	return 0
 }
@@ -118,7 +119,7 @@ func (b *Broker) BrokerName(id state.StoreID) string { return b.brokerName(id) }
 // HoldHistory has nothing brought here for a partition, unless something is being brought: then it says no.
 func (b *Broker) HoldHistory(topic string, n int) bool {
 	m := b.Partition(topic, n)
-	_, free := b.history.Keep(partitionKey{m.Topic, m.Number}.id())
+	_, free := b.history.Keep(served.Key{Topic: m.Topic, N: m.Number}.ID())
 	return free
 }
 

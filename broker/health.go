@@ -53,7 +53,7 @@ func (b *Broker) degraded() []string {
 	}
 	damaged := 0
 	for _, p := range b.reliable() {
-		if len(p.past.Damage()) > 0 {
+		if len(p.Past.Damage()) > 0 {
 			damaged++
 		}
 	}
@@ -75,31 +75,9 @@ func (b *Broker) diskWarning() string {
 	}
 	text := fmt.Sprintf("disk %.0f %% full, %d MiB left", used*100, space.Free>>20)
 	if rate := b.metrics.diskRate(b.cfg.Now(), b.metrics.appended.Load()); rate > 0 {
-		text += forecast(float64(space.Free) / rate)
+		text += words.Forecast(float64(space.Free) / rate)
 	}
 	return text
-}
-
-// forecastMax is how far ahead the end of the disk is foretold, in seconds: the rate of a moment says nothing of years.
-const forecastMax = 365 * 24 * 3600
-
-// forecast says when the disk is full by the seconds that are left of it, "" when that is too far off to be known.
-func forecast(seconds float64) string {
-	if !(seconds <= forecastMax) { // nor what is no number
-		return ""
-	}
-	left := "less than a minute"
-	switch {
-	case seconds >= 48*3600:
-		left = fmt.Sprintf("%.0f days", seconds/(24*3600))
-	case seconds >= 2*3600:
-		left = fmt.Sprintf("%.0f hours", seconds/3600)
-	case seconds >= 120:
-		left = fmt.Sprintf("%.0f minutes", seconds/60)
-	case seconds >= 60:
-		left = "1 minute"
-	}
-	return "; full in " + left + " at the present rate"
 }
 
 // notReady says why the broker is not ready, "" when it is.

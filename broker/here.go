@@ -2,133 +2,39 @@ package broker
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/danubemq/danube/broker/admin"
-	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
-	"github.com/danubemq/danube/storage"
 )
 
 // What this broker does for the one that was asked, as the owner of partitions.
 
-// truncateHere truncates a partition that this broker owns.
 func (b *Broker) truncateHere(ctx context.Context, q *protocol.Truncate) (*protocol.Truncated, error) {
 	p, err := b.serving(ctx, q.Topic, q.Partition, 0)
 	if err != nil {
 		return nil, err
 	}
-	if end := p.log.Committed(); q.Before > end {
-		return nil, &protocol.Error{Code: protocol.CodeAboveEnd, Want: end, Text: fmt.Sprintf("%s ends at offset %d; nothing lies before %d that could go", p.name(), end, q.Before)}
-	}
-	out := &protocol.Truncated{Was: p.log.Start(), LogStart: max(q.Before, p.log.Start()), Unacked: b.unackedBelow(p, q.Before)}
-	if q.DryRun || q.Before <= out.Was {
-		return out, nil
-	}
-	return out, b.moveLogStart(ctx, p, q.Before)
+	return p.Truncate(ctx, q)
 }
 
-// moveLogStart commits a new start of the log, then lets the files below it go.
-func (b *Broker) moveLogStart(ctx context.Context, p *partition, to uint64) error {
-	if !b.leased() {
-		return errNoLease
-	}
-	errs, err := b.peers.RequestEach(ctx, &state.UpdatePartitions{Entries: []state.PartitionUpdate{{
-		Topic: p.key.topic, Partition: p.key.n, Epoch: p.epoch, Floor: p.floor(), LogStart: to,
-	}}}, 1)
-	if err == nil {
-		err = errs[0]
-	}
-	if err != nil {
-		return fmt.Errorf("move the start of %s to %d: %w", p.name(), to, err)
-	}
-	return p.log.Trim(to)
-}
-
-// resolveHere settles ORPHANED or LOST ranges of a partition that this broker owns.
 func (b *Broker) resolveHere(ctx context.Context, q *protocol.Resolve) (*protocol.Done, error) {
 	p, err := b.serving(ctx, q.Topic, q.Partition, 0)
 	if err != nil {
 		return nil, err
 	}
-	m := b.meta.View().Partition(p.key.topic, p.key.n)
-	if m == nil {
-		return nil, words.NoSuchTopic(p.topic)
-	}
-	mark := state.RangeMark{Topic: p.key.topic, Partition: p.key.n, Epoch: p.epoch}
-	switch q.How {
-	case "lost":
-		mark.Status = state.RangeLost
-	case "accept-gap":
-		mark.Status, mark.Accepted = state.RangeOrphaned, true
-	case "adopt":
-		return &protocol.Done{}, b.history.Adopt(ctx, p.past, q.From, q.To)
-	default:
-		return nil, protocol.Errorf(protocol.CodeBadRequest, "resolve: use lost, accept-gap or adopt")
-	}
-	var marks []state.RangeMark
-	for _, r := range m.Ranges {
-		if r.Status == state.RangeOrphaned && r.Start >= q.From && (q.To == 0 || r.End <= q.To) {
-			mark.From, mark.To = r.Start, r.End
-			marks = append(marks, mark)
-		}
-	}
-	if len(marks) == 0 {
-		return nil, protocol.Errorf(protocol.CodeBadRequest, "%s has no orphaned range there", p.name())
-	}
-	errs, err := b.peers.RequestEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range b.subscriptionsOf(p) {
-		s.Look()
-	}
-	return &protocol.Done{}, errors.Join(errs...)
+	return p.SettleRanges(ctx, q)
 }
 
-// verifyHere reads a partition that this broker owns through, what other stores
-// hold of it included.
 func (b *Broker) verifyHere(ctx context.Context, q *protocol.TopicArgs) (*protocol.VerifyPartition, error) {
 	p, err := b.serving(ctx, q.Topic, q.Partition, 0)
 	if err != nil {
 		return nil, err
 	}
-	v := &protocol.VerifyPartition{Partition: q.Partition, Findings: []protocol.VerifyFinding{}}
-	v.From, v.To = p.log.Start(), p.log.Committed()
-	m := b.meta.View().Partition(p.key.topic, p.key.n) // one view: damage found now becomes ORPHANED in a later one
-	v.Messages = words.Messages(m, v.From, v.To)
-	found := func(d storage.Damage, what string) {
-		v.Findings = append(v.Findings, protocol.VerifyFinding{From: d.From, To: d.To, Tier: "hot", File: d.File, At: d.At, What: what})
-		v.Messages -= words.Messages(m, d.From, d.To)
-	}
-	err = p.log.Verify(func(d storage.Damage) {
-		found(d, d.Err.Error())
-		p.past.SawDamage(d)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("verify %s: %w", p.name(), err)
-	}
-	for _, d := range p.past.KnownDamage() {
-		again := slices.ContainsFunc(v.Findings, func(x protocol.VerifyFinding) bool { return x.From < d.To && d.From < x.To })
-		if !again && d.To > v.From {
-			found(d, d.Err.Error())
-		}
-	}
-	_, v.Bytes = p.log.Bytes()
-	if m == nil {
-		return v, nil
-	}
-	elsewhere, err := p.past.VerifyElsewhere(ctx, m, v.From, found)
-	if errors.Is(err, history.ErrStale) {
-		return nil, protocol.Errorf(protocol.CodeNotReady, "what %s consists of has changed meanwhile: verify it again", p.name())
-	}
-	v.Bytes += elsewhere
-	return v, err
+	return p.Verify(ctx, q)
 }
 
 // describeHere says what this broker knows of partitions that it serves.
@@ -144,20 +50,23 @@ func (b *Broker) describeHere(ctx context.Context, q *admin.DescribeArg) (*admin
 		if m == nil {
 			continue
 		}
-		p, err := b.owned(ctx, partitionKey{t.ID, n}, 0)
-		out.Partitions = append(out.Partitions, b.describePartition(view, m, p, err))
+		p, err := b.owned(ctx, served.Key{Topic: t.ID, N: n}, 0)
 		if p == nil {
+			d := words.Partition(view, m, m.Floor)
+			d.State, d.Reason = "failed", err.Error()
+			out.Partitions = append(out.Partitions, d)
 			continue
 		}
-		if p.level() == protocol.LevelInterval {
+		out.Partitions = append(out.Partitions, p.Describe(view, m))
+		if p.Level() == protocol.LevelInterval {
 			out.Sync = "interval"
 		}
 		for _, name := range q.Subscriptions {
 			sub := view.Subscription(t.ID, name)
-			if sub == nil || p.log == nil {
+			if sub == nil || p.Log == nil {
 				continue
 			}
-			s, err := p.shell(sub)
+			s, err := p.Subscription(sub)
 			if err != nil {
 				return nil, err
 			}
@@ -252,7 +161,9 @@ func (b *Broker) endHere(ctx context.Context, q *admin.EndArg) (*protocol.Done, 
 	}
 	b.carrier.Commit(ctx)
 	for n, s := range subs {
-		b.unlist(partitionKey{t.ID, n}, s)
+		if p := b.served(served.Key{Topic: t.ID, N: n}); p != nil {
+			p.Unlist(s)
+		}
 	}
 	return &protocol.Done{}, nil
 }
@@ -267,6 +178,6 @@ func (b *Broker) positionHere(ctx context.Context, q *admin.PositionArg) (*admin
 	if err != nil {
 		return nil, err
 	}
-	n, err := p.resolve(q.At)
+	n, err := p.Resolve(q.At)
 	return &admin.PositionAnswer{Offset: n}, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/broker/calls"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
@@ -150,7 +151,7 @@ const (
 // seal commits the last cursors and the exact ends of all partitions within a
 // time. Without a majority of the metadata the stop is clean all the same: the
 // ends are exact on disk, and the next start finds them.
-func (b *Broker) seal(parts map[partitionKey]*partition, within time.Duration) error {
+func (b *Broker) seal(parts map[served.Key]*served.Partition, within time.Duration) error {
 	if b.meta == nil || b.store == nil || b.store.Err() != nil || b.self() == (state.Owner{}) || b.cluster.Err() != nil {
 		return nil // there is nothing to say, or nothing that is this broker's to say
 	}
@@ -173,17 +174,17 @@ func (b *Broker) seal(parts map[partitionKey]*partition, within time.Duration) e
 }
 
 // sealAll commits the exact ends of partitions.
-func (b *Broker) sealAll(ctx context.Context, parts map[partitionKey]*partition) error {
+func (b *Broker) sealAll(ctx context.Context, parts map[served.Key]*served.Partition) error {
 	var entries []state.PartitionUpdate
 	for _, p := range parts {
-		if p.log == nil {
+		if p.Log == nil {
 			continue
 		}
-		if p.log.Next() != p.log.Committed() {
+		if p.Log.Next() != p.Log.Committed() {
 			continue // something is still on its way: the next start finds the end by itself
 		}
 		entries = append(entries, state.PartitionUpdate{
-			Topic: p.key.topic, Partition: p.key.n, Epoch: p.epoch, Floor: p.log.Committed(), Seal: true, End: p.log.Committed(),
+			Topic: p.Key.Topic, Partition: p.Key.N, Epoch: p.Epoch, Floor: p.Log.Committed(), Seal: true, End: p.Log.Committed(),
 		})
 	}
 	errs, err := b.proposeEach(ctx, &state.UpdatePartitions{Entries: entries}, len(entries))

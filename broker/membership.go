@@ -45,9 +45,6 @@ func (b *Broker) self() state.Owner {
 // leased says whether this broker may act as an owner (R8).
 func (b *Broker) leased() bool { return b.cluster.LeaseValid() }
 
-// errNoLease refuses what only an owner with a lease may do. Nothing is stored.
-var errNoLease = protocol.Errorf(protocol.CodeNotReady, "this broker has lost touch with the cluster's leader and takes nothing until it hears of it again")
-
 // openPeers opens the peer port, if the broker is to be found by others.
 func (b *Broker) openPeers() (net.Listener, error) {
 	p := &b.cfg.Peers

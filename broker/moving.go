@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/danubemq/danube/broker/calls"
-	"github.com/danubemq/danube/broker/delivery"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
-	"github.com/danubemq/danube/protocol"
-	"github.com/danubemq/danube/storage"
 )
 
 // A planned move (R16), at the broker that gives a partition away. The metadata
@@ -24,8 +21,6 @@ import (
 // how it ended (R5).
 
 const (
-	// pauseWait is how long what a producer sends may wait for the outcome of a move.
-	pauseWait = time.Second
 	// decideTime bounds one attempt to commit how a move ends.
 	decideTime = 5 * time.Second
 	// settleTime bounds what comes after the decision: the last cursors, and word of them to the new owner.
@@ -37,17 +32,17 @@ const (
 // errMoveOver says that the move is not the one the metadata have.
 var errMoveOver = errors.New("the move was aborted")
 
-func (b *Broker) isMoving(key partitionKey) bool {
+func (b *Broker) isMoving(key served.Key) bool {
 	b.owning.lock.Lock()
 	defer b.owning.lock.Unlock()
 	return b.moves[key]
 }
 
 // moveBeside carries a move out in the background.
-func (b *Broker) moveBeside(ctx context.Context, p *partition, m *state.Partition) {
+func (b *Broker) moveBeside(ctx context.Context, p *served.Partition, m *state.Partition) {
 	b.owning.lock.Lock()
-	on := b.moves[p.key]
-	b.moves[p.key] = true
+	on := b.moves[p.Key]
+	b.moves[p.Key] = true
 	b.owning.lock.Unlock()
 	if on {
 		return
@@ -55,28 +50,28 @@ func (b *Broker) moveBeside(ctx context.Context, p *partition, m *state.Partitio
 	b.background(ctx, func() {
 		b.carryOut(ctx, p, m)
 		b.owning.lock.Lock()
-		delete(b.moves, p.key)
+		delete(b.moves, p.Key)
 		b.owning.lock.Unlock()
 		notify(b.kick)
 	})
 }
 
 // carryOut moves a partition or takes the move back.
-func (b *Broker) carryOut(ctx context.Context, p *partition, m *state.Partition) {
+func (b *Broker) carryOut(ctx context.Context, p *served.Partition, m *state.Partition) {
 	began := time.Now()
 	b.cfg.At("move.sealing")
-	p.pause()
+	p.Pause()
 	err := b.giveAway(ctx, p, m)
 	if err == nil {
-		b.log.Debug("partition moved", "partition", p.name(), "to", b.brokerName(m.Target.Store), "took", time.Since(began))
+		b.log.Debug("partition moved", "partition", p.Name(), "to", b.brokerName(m.Target.Store), "took", time.Since(began))
 		return
 	}
 	if ctx.Err() != nil {
 		return // the process ends; whoever leads finishes what is in the metadata
 	}
-	b.log.Warn("partition not moved", "partition", p.name(), "to", b.brokerName(m.Target.Store), "err", err)
+	b.log.Warn("partition not moved", "partition", p.Name(), "to", b.brokerName(m.Target.Store), "err", err)
 	if err := b.takeBack(ctx, p, m); err != nil && ctx.Err() == nil {
-		b.log.Warn("move not aborted, trying again", "partition", p.name(), "err", err)
+		b.log.Warn("move not aborted, trying again", "partition", p.Name(), "err", err)
 		calls.Pause(ctx, moveRetry)
 	}
 }
@@ -84,15 +79,15 @@ func (b *Broker) carryOut(ctx context.Context, p *partition, m *state.Partition)
 // giveAway does a move from the pause to the end. With an error the partition is
 // still this broker's, paused, and either no hand-over was ever proposed or the
 // metadata say that it will not happen.
-func (b *Broker) giveAway(ctx context.Context, p *partition, m *state.Partition) error {
+func (b *Broker) giveAway(ctx context.Context, p *served.Partition, m *state.Partition) error {
 	q := &prepareArg{Partition: calls.Of(m), Move: m.Move, End: m.Floor}
-	if p.log != nil {
+	if p.Log != nil {
 		var err error
-		if q.End, err = p.log.Pause(); err != nil {
-			return fmt.Errorf("pause %s: %w", p.name(), err)
+		if q.End, err = p.Log.Pause(); err != nil {
+			return fmt.Errorf("pause %s: %w", p.Name(), err)
 		}
 		b.cfg.At("move.paused")
-		if q.Sessions, err = p.log.Sessions(); err != nil {
+		if q.Sessions, err = p.Log.Sessions(); err != nil {
 			return err
 		}
 	}
@@ -118,7 +113,7 @@ func (b *Broker) giveAway(ctx context.Context, p *partition, m *state.Partition)
 
 // handOver commits the end of the epoch here and the next one at the target,
 // and returns that. It does not return before the outcome is known.
-func (b *Broker) handOver(ctx context.Context, p *partition, m *state.Partition, end uint64) (epoch uint64, err error) {
+func (b *Broker) handOver(ctx context.Context, p *served.Partition, m *state.Partition, end uint64) (epoch uint64, err error) {
 	c := &state.HandOver{Owner: b.self(), Entries: []state.PartitionHandOver{{
 		Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, Move: m.Move, End: end, To: m.Target,
 	}}}
@@ -139,7 +134,7 @@ func (b *Broker) handOver(ctx context.Context, p *partition, m *state.Partition,
 		case ctx.Err() != nil:
 			return 0, context.Cause(ctx)
 		}
-		b.log.Warn("whether the partition was handed over is not known, asking again", "partition", p.name(), "err", err)
+		b.log.Warn("whether the partition was handed over is not known, asking again", "partition", p.Name(), "err", err)
 	}
 }
 
@@ -147,24 +142,24 @@ func (b *Broker) handOver(ctx context.Context, p *partition, m *state.Partition,
 // consumers acknowledged since the last commit is committed under that epoch,
 // and the new owner hears of it, before they are told to go there: so nothing
 // that was acknowledged comes again.
-func (b *Broker) letGo(ctx context.Context, p *partition, m *state.Partition, epoch uint64) {
+func (b *Broker) letGo(ctx context.Context, p *served.Partition, m *state.Partition, epoch uint64) {
 	view := b.meta.View()
 	t, now := view.TopicByID(m.Topic), view.Partition(m.Topic, m.Number)
 	if t == nil || now == nil || epoch == 0 {
-		b.retire(p, words.DeletedTopic(p.topic))
+		b.retire(p, words.DeletedTopic(p.Topic))
 		return
 	}
 	why := b.notMine(view, t, now)
 	if now.Owner == m.Target {
-		p.cursorEpoch.Store(epoch)
-		p.stopSubscriptions(why)
+		p.HandOver(epoch)
+		p.StopSubscriptions(why)
 		settle, cancel := context.WithTimeout(ctx, settleTime)
-		for i := 0; i < settleRounds && p.unsettled(); i++ {
+		for i := 0; i < settleRounds && p.Unsettled(); i++ {
 			b.carrier.Flush(settle)
 		}
 		q := &settledArg{Partition: calls.Partition{Topic: m.Topic[:], Number: m.Number, Epoch: epoch}, Index: b.meta.View().Index()}
 		if _, err := calls.AskSoon[struct{}](settle, b.peers, m.Target.Store, opSettled, q); err != nil {
-			b.log.Debug("new owner not told that cursors are settled", "partition", p.name(), "err", err)
+			b.log.Debug("new owner not told that cursors are settled", "partition", p.Name(), "err", err)
 		}
 		cancel()
 	}
@@ -175,7 +170,7 @@ func (b *Broker) letGo(ctx context.Context, p *partition, m *state.Partition, ep
 const settleRounds = 20
 
 // takeBack aborts a move, and lets the partition go on here once it is.
-func (b *Broker) takeBack(ctx context.Context, p *partition, m *state.Partition) error {
+func (b *Broker) takeBack(ctx context.Context, p *served.Partition, m *state.Partition) error {
 	abort, cancel := context.WithTimeout(ctx, decideTime)
 	defer cancel()
 	errs, err := b.proposeEach(abort, &state.AbortMoves{Entries: []state.MoveAbort{{
@@ -189,127 +184,5 @@ func (b *Broker) takeBack(ctx context.Context, p *partition, m *state.Partition)
 		return errors.Join(append(errs, err)...)
 	}
 	b.cfg.At("move.aborted")
-	return p.resume()
-}
-
-// passing is what a partition knows of the moves that bring it here and take it away.
-type passing struct {
-	cursorEpoch atomic.Uint64 // under which cursors are committed: the next owner's after a hand-over
-	settling    *settling     // consumers wait for it; nil: for nothing
-	pausing     pausing       // guarded by the partition's mu
-}
-
-// pausing is what a partition's producers wait for while it moves.
-type pausing struct {
-	over chan struct{} // closed when they may try again; nil while nothing pauses
-}
-
-// pause makes producers wait.
-func (p *partition) pause() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pausing.over == nil {
-		p.pausing.over = make(chan struct{})
-	}
-}
-
-// resume lets producers go on here.
-func (p *partition) resume() error {
-	var err error
-	if p.log != nil {
-		err = p.log.Resume()
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pausing.end()
-	return err
-}
-
-// end lets those who wait try again. The caller holds the partition's mu.
-func (w *pausing) end() {
-	if w.over != nil {
-		close(w.over)
-		w.over = nil
-	}
-}
-
-// awaitMove waits for the outcome of a move, until ctx or the timer ends. Its
-// error says why it is no use to try again. A partition that is served no more
-// has a log that stays paused until it is closed.
-func (p *partition) awaitMove(ctx context.Context, timeout *time.Timer) error {
-	p.mu.Lock()
-	over, why := p.pausing.over, p.over
-	p.mu.Unlock()
-	if why != nil {
-		return why
-	}
-	var again <-chan time.Time
-	if over == nil { // it ended since the log refused
-		again = time.After(servedPoll)
-	}
-	select {
-	case <-over:
-		return nil
-	case <-again:
-		return nil
-	case <-timeout.C:
-	case <-ctx.Done():
-	}
-	return p.movingError()
-}
-
-// movingError refuses what met a move that takes long. Nothing is stored.
-func (p *partition) movingError() *protocol.Error {
-	return protocol.Errorf(protocol.CodeMoving, "%s is moving to another broker", p.name())
-}
-
-// afterMove does what a pause has refused, again after its end.
-func (p *partition) afterMove(ctx context.Context, do func() error) error {
-	timeout := time.NewTimer(pauseWait)
-	defer timeout.Stop()
-	for {
-		err := do()
-		if !errors.Is(err, storage.ErrPaused) {
-			return err
-		}
-		if err := p.awaitMove(ctx, timeout); err != nil {
-			return err
-		}
-	}
-}
-
-// CursorEpoch is the epoch under which cursors are committed: the next owner's
-// after a hand-over.
-func (p *partition) CursorEpoch() uint64 { return p.cursorEpoch.Load() }
-
-// HandsOver says whether cursors that were refused under an epoch may still be
-// committed under the next.
-func (p *partition) HandsOver(epoch uint64) bool {
-	return p.cursorEpoch.Load() != epoch || p.b.isMoving(p.key)
-}
-
-// stopSubscriptions stops deliveries and acknowledgements here, without telling consumers yet.
-func (p *partition) stopSubscriptions(why *protocol.Error) {
-	p.mu.Lock()
-	if p.over == nil {
-		p.over = why
-	}
-	subs := make([]*delivery.Subscription, 0, len(p.subs))
-	for _, s := range p.subs {
-		subs = append(subs, s)
-	}
-	p.mu.Unlock()
-	for _, s := range subs {
-		s.End(why)
-	}
-}
-
-// unsettled says whether a cursor has changes that are not committed.
-func (p *partition) unsettled() bool {
-	for _, s := range p.b.subscriptionsOf(p) {
-		if s.Unsettled() {
-			return true
-		}
-	}
-	return false
+	return p.Resume()
 }

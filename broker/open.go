@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/storage"
@@ -20,11 +20,11 @@ import (
 
 // recovered is a partition whose log was recovered and whose next epoch is to be opened.
 type recovered struct {
-	meta     *state.Partition
-	log      *storage.Log // nil of a non-reliable topic
-	what     storage.Recovery
-	foreign  bool      // what is open of it lies in another store, which is lost
-	settling *settling // of a planned move; nil otherwise
+	meta    *state.Partition
+	log     *storage.Log // nil of a non-reliable topic
+	what    storage.Recovery
+	foreign bool // what is open of it lies in another store, which is lost
+	settle  bool // it comes by a planned move: its subscriptions wait for the owner before
 }
 
 // openPartitions recovers every partition this store owns and opens their next
@@ -116,7 +116,7 @@ func (b *Broker) recover(ctx context.Context, t *state.Topic, p *state.Partition
 	if r, ok := b.takePrepared(p); ok {
 		return r, nil
 	}
-	b.mayHaveFiles(partitionKey{p.Topic, p.Number})
+	b.mayHaveFiles(served.Key{Topic: p.Topic, N: p.Number})
 	log, what, err := b.history.Own(ctx, history.Facts(t, p, b.self().Store))
 	if err != nil {
 		return recovered{}, fmt.Errorf("recover %s:%d: %w", t.Name, p.Number, err)
@@ -180,7 +180,7 @@ func (b *Broker) begin(view *state.View, r recovered) error {
 }
 
 func (b *Broker) beginEpoch(view *state.View, r recovered) error {
-	id, n, log := r.meta.Topic, r.meta.Number, r.log
+	id, n := r.meta.Topic, r.meta.Number
 	t, p := view.TopicByID(id), view.Partition(id, n)
 	if t == nil || p == nil || t.Deleted() {
 		return protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", id)
@@ -188,30 +188,16 @@ func (b *Broker) beginEpoch(view *state.View, r recovered) error {
 	if p.Owner != b.self() || p.State != state.Open && p.State != state.Sealing {
 		return b.notMine(view, t, p)
 	}
-	part := &partition{
-		b: b, key: partitionKey{id, n}, topic: t.Name, settings: t.Settings, epoch: p.Epoch, log: log, block: minBlock,
-		subs: map[string]*delivery.Subscription{}, producers: map[*producer]struct{}{},
-	}
-	part.cursorEpoch.Store(p.Epoch)
-	part.settling = r.settling
-	if log == nil {
-		part.live = b.carrier.Live(p.OpenStart(), b.store.Scratch())
-	} else {
-		if err := log.Begin(p.Epoch, p.OpenStart(), p.Ceiling); err != nil {
-			return fmt.Errorf("begin epoch %d of %s: %w", p.Epoch, part.name(), err)
-		}
-		part.ranges.Store(&p.Ranges[0])
-		log.SetRanges(history.Facts(t, p, b.self().Store).Ranges)
-		part.past = b.history.Partition(history.Serving{Meta: p, Topic: t.Name, Log: log, Damaged: r.what.Damaged}, part)
-		part.source = delivery.Partition{Topic: t.Name, Number: n, Epoch: p.Epoch, Log: log, Past: part.past, Owner: part}
-		part.raise(p.Ceiling, part.block)
+	part, err := b.host.Begin(served.Epoch{Topic: t, Meta: p, Log: r.log, Damaged: r.what.Damaged, Settle: r.settle})
+	if err != nil {
+		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stopping {
 		return errShuttingDown
 	}
-	b.parts[part.key] = part
+	b.parts[part.Key] = part
 	return nil
 }
 
@@ -230,11 +216,11 @@ func (b *Broker) reportUnknown(view *state.View) {
 }
 
 // openOne opens a partition that was made or granted in this run, or whose open failed at the start.
-func (b *Broker) openOne(ctx context.Context, key partitionKey) error {
+func (b *Broker) openOne(ctx context.Context, key served.Key) error {
 	view := b.meta.View()
-	t, p := view.TopicByID(key.topic), view.Partition(key.topic, key.n)
+	t, p := view.TopicByID(key.Topic), view.Partition(key.Topic, key.N)
 	if t == nil || p == nil || t.Deleted() {
-		return protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", key.topic)
+		return protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s was deleted", key.Topic)
 	}
 	self := b.self()
 	if s := view.Store(self.Store); s == nil || s.Status == state.StoreLost || s.Incarnation != self.Incarnation {

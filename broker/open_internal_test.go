@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -12,14 +13,14 @@ import (
 func TestRefusedAtTheStartCanBeOpenedLater(t *testing.T) {
 	b, m := subscribed(t, 1)
 	view := b.meta.View()
-	p := b.served(partitionKey{m.Topic, 0})
+	p := b.served(served.Key{Topic: m.Topic, N: 0})
 	b.retire(p, protocol.Errorf(protocol.CodeMoved, "for the test"))
 	r, err := b.recover(t.Context(), view.TopicByID(m.Topic), view.Partition(m.Topic, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.beginAll(view, []recovered{r}, []error{errors.New("granted to another")})
-	if b.served(p.key) != nil {
+	if b.served(p.Key) != nil {
 		t.Fatal("it is served")
 	}
 	again, err := b.recover(t.Context(), view.TopicByID(m.Topic), view.Partition(m.Topic, 0))

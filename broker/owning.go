@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -22,10 +22,10 @@ type owning struct {
 	expelled chan struct{} // closed with whyGone
 	lock     sync.Mutex    // guards what follows
 	whyGone  error         // this broker must stop
-	moves    map[partitionKey]bool
-	prepared map[partitionKey]*prepared
-	retry    map[partitionKey]time.Time // what could not be opened, and when to try again
-	files    map[partitionKey]struct{}  // partitions that may have files here
+	moves    map[served.Key]bool
+	prepared map[served.Key]*prepared
+	retry    map[served.Key]time.Time // what could not be opened, and when to try again
+	files    map[served.Key]struct{}  // partitions that may have files here
 }
 
 // besides is how many partitions are opened or moved in the background at once.
@@ -34,8 +34,8 @@ const besides = 64
 func newOwning() owning {
 	return owning{
 		kick: make(chan struct{}, 1), slots: make(chan struct{}, besides), expelled: make(chan struct{}),
-		moves: map[partitionKey]bool{}, prepared: map[partitionKey]*prepared{}, retry: map[partitionKey]time.Time{},
-		files: map[partitionKey]struct{}{},
+		moves: map[served.Key]bool{}, prepared: map[served.Key]*prepared{}, retry: map[served.Key]time.Time{},
+		files: map[served.Key]struct{}{},
 	}
 }
 
@@ -108,7 +108,7 @@ func (b *Broker) compare(ctx context.Context, view *state.View, all bool) {
 	}
 	for m := range view.Owned(self.Store) {
 		if b.mustOpen(view, m) {
-			b.openBeside(ctx, partitionKey{m.Topic, m.Number})
+			b.openBeside(ctx, served.Key{Topic: m.Topic, N: m.Number})
 		}
 	}
 	if all {
@@ -119,10 +119,10 @@ func (b *Broker) compare(ctx context.Context, view *state.View, all bool) {
 }
 
 // everything is what is served now.
-func (b *Broker) everything() []*partition {
+func (b *Broker) everything() []*served.Partition {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	out := make([]*partition, 0, len(b.parts))
+	out := make([]*served.Partition, 0, len(b.parts))
 	for _, p := range b.parts {
 		out = append(out, p)
 	}
@@ -130,18 +130,18 @@ func (b *Broker) everything() []*partition {
 }
 
 // follow compares one partition that is served with what the view says of it.
-func (b *Broker) follow(ctx context.Context, view *state.View, p *partition) {
-	t, m := view.TopicByID(p.key.topic), view.Partition(p.key.topic, p.key.n)
+func (b *Broker) follow(ctx context.Context, view *state.View, p *served.Partition) {
+	t, m := view.TopicByID(p.Key.Topic), view.Partition(p.Key.Topic, p.Key.N)
 	switch {
 	case t == nil || m == nil || t.Deleted():
-		b.retireBeside(p, words.DeletedTopic(p.topic))
-	case b.isMoving(p.key): // the move sees to the rest
-	case m.Epoch != p.epoch || m.Owner != b.self():
+		b.retireBeside(p, words.DeletedTopic(p.Topic))
+	case b.isMoving(p.Key): // the move sees to the rest
+	case m.Epoch != p.Epoch || m.Owner != b.self():
 		b.retireBeside(p, b.notMine(view, t, m))
 	case m.State == state.Sealing:
 		b.moveBeside(ctx, p, m)
-	case p.log != nil && len(m.Ranges) > 0 && p.ranges.Swap(&m.Ranges[0]) != &m.Ranges[0]:
-		p.log.SetRanges(history.Facts(t, m, b.self().Store).Ranges)
+	default:
+		p.Follow(t, m)
 	}
 }
 
@@ -149,7 +149,7 @@ func (b *Broker) follow(ctx context.Context, view *state.View, p *partition) {
 // asked for: others wait for it, or only a new epoch makes it this run's.
 // Partitions that were just made are opened at first use.
 func (b *Broker) mustOpen(view *state.View, m *state.Partition) bool {
-	if b.served(partitionKey{m.Topic, m.Number}) != nil {
+	if b.served(served.Key{Topic: m.Topic, N: m.Number}) != nil {
 		return false
 	}
 	t := view.TopicByID(m.Topic)
@@ -166,7 +166,7 @@ func (b *Broker) mustOpen(view *state.View, m *state.Partition) bool {
 }
 
 // openBeside opens a partition in the background.
-func (b *Broker) openBeside(ctx context.Context, key partitionKey) {
+func (b *Broker) openBeside(ctx context.Context, key served.Key) {
 	b.owning.lock.Lock()
 	wait := time.Now().Before(b.retry[key])
 	if !wait {
@@ -185,7 +185,7 @@ func (b *Broker) openBeside(ctx context.Context, key partitionKey) {
 			return
 		}
 		if ctx.Err() == nil {
-			b.log.Error("partition not opened, trying again", "topic", key.topic, "partition", key.n, "err", err)
+			b.log.Error("partition not opened, trying again", "topic", key.Topic, "partition", key.N, "err", err)
 		}
 	})
 }
@@ -240,7 +240,7 @@ func (b *Broker) comeBack(ctx context.Context) error {
 		closing.Go(func() { b.retire(p, errLostRun) })
 	}
 	closing.Wait()
-	b.dropPrepared(func(partitionKey, *prepared) bool { return true })
+	b.dropPrepared(func(served.Key, *prepared) bool { return true })
 	if err := b.beginRun(ctx); err != nil {
 		return err
 	}
@@ -250,31 +250,31 @@ func (b *Broker) comeBack(ctx context.Context) error {
 }
 
 // retireBeside closes a partition that this broker does not serve any more, in the background.
-func (b *Broker) retireBeside(p *partition, why *protocol.Error) {
+func (b *Broker) retireBeside(p *served.Partition, why *protocol.Error) {
 	b.unlessStopping(func() { b.retire(p, why) })
 }
 
 // retire closes a partition that this broker does not serve any more. Its files
 // stay as history. Whoever wants to open it meanwhile waits.
-func (b *Broker) retire(p *partition, why *protocol.Error) {
+func (b *Broker) retire(p *served.Partition, why *protocol.Error) {
 	o := &opening{done: make(chan struct{})}
 	b.mu.Lock()
-	if b.parts[p.key] != p {
+	if b.parts[p.Key] != p {
 		b.mu.Unlock()
 		return
 	}
-	delete(b.parts, p.key)
-	b.opening[p.key] = o
+	delete(b.parts, p.Key)
+	b.opening[p.Key] = o
 	b.mu.Unlock()
-	p.close(why)
-	b.ceilings.forget(p)
-	if p.log != nil {
-		if err := p.log.Close(); err != nil {
-			b.log.Error("log not closed", "partition", p.name(), "err", err)
+	p.Close(why)
+	b.host.Forget(p)
+	if p.Log != nil {
+		if err := p.Log.Close(); err != nil {
+			b.log.Error("log not closed", "partition", p.Name(), "err", err)
 		}
 	}
 	b.mu.Lock()
-	delete(b.opening, p.key)
+	delete(b.opening, p.Key)
 	b.mu.Unlock()
 	close(o.done)
 	notify(b.kick)
@@ -291,9 +291,9 @@ func (b *Broker) deleteStruck(view *state.View) {
 	}
 	self := b.self().Store
 	b.owning.lock.Lock()
-	var gone []partitionKey
+	var gone []served.Key
 	for key := range b.files {
-		m := view.Partition(key.topic, key.n)
+		m := view.Partition(key.Topic, key.N)
 		if m == nil || concerns(m, self) || b.prepared[key] != nil || b.moves[key] {
 			continue // what is not known is reported and never deleted
 		}
@@ -307,8 +307,8 @@ func (b *Broker) deleteStruck(view *state.View) {
 		if busy {
 			continue
 		}
-		if err := b.history.Remove(key.id()); err != nil {
-			b.log.Warn("files of a partition that lies elsewhere now are not removed, trying again", "topic", key.topic, "partition", key.n, "err", err)
+		if err := b.history.Remove(key.ID()); err != nil {
+			b.log.Warn("files of a partition that lies elsewhere now are not removed, trying again", "topic", key.Topic, "partition", key.N, "err", err)
 			continue
 		}
 		b.owning.lock.Lock()
@@ -324,7 +324,7 @@ func concerns(m *state.Partition, store state.StoreID) bool {
 }
 
 // mayHaveFiles notes that a partition may have files in this store.
-func (b *Broker) mayHaveFiles(key partitionKey) {
+func (b *Broker) mayHaveFiles(key served.Key) {
 	b.owning.lock.Lock()
 	defer b.owning.lock.Unlock()
 	b.files[key] = struct{}{}
@@ -334,18 +334,35 @@ func (b *Broker) mayHaveFiles(key partitionKey) {
 // another broker, and moves those that were reset there.
 func (b *Broker) followSubscriptions(view *state.View) {
 	for _, p := range b.everything() {
-		for _, s := range b.subscriptionsOf(p) {
+		for _, s := range p.Subscriptions() {
 			m := view.SubscriptionByID(s.ID)
 			if m == nil {
-				s.Close(protocol.Errorf(protocol.CodeNoSuchSub, "subscription %s of %s was deleted", s.Name, p.topic))
-				b.unlist(p.key, s)
+				s.Close(protocol.Errorf(protocol.CodeNoSuchSub, "subscription %s of %s was deleted", s.Name, p.Topic))
+				p.Unlist(s)
 				continue
 			}
-			if c := &m.Cursors[p.key.n]; s.Behind(c.Generation) {
-				if err := s.Reset(c.Generation, m.Start[p.key.n]); err != nil {
-					b.log.Error("subscription not moved", "subscription", s.Name, "partition", p.name(), "err", err)
+			if c := &m.Cursors[p.Key.N]; s.Behind(c.Generation) {
+				if err := s.Reset(c.Generation, m.Start[p.Key.N]); err != nil {
+					b.log.Error("subscription not moved", "subscription", s.Name, "partition", p.Name(), "err", err)
 				}
 			}
 		}
 	}
+}
+
+// claim keeps a partition from being moved until release is called; ok is false
+// if it is being moved.
+func (b *Broker) claim(key served.Key) (release func(), ok bool) {
+	b.owning.lock.Lock()
+	defer b.owning.lock.Unlock()
+	if b.moves[key] {
+		return nil, false
+	}
+	b.moves[key] = true
+	return func() {
+		b.owning.lock.Lock()
+		delete(b.moves, key)
+		b.owning.lock.Unlock()
+		notify(b.kick)
+	}, true
 }

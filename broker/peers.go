@@ -6,6 +6,7 @@ import (
 	"github.com/danubemq/danube/broker/admin"
 	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/meta/state"
 )
 
@@ -37,7 +38,7 @@ func (b *Broker) handlePeers() {
 func (b *Broker) brokerName(id state.StoreID) string { return b.peers.Name(id) }
 
 // keyOf is the partition that another broker names.
-func keyOf(a *calls.Partition) (partitionKey, error) {
+func keyOf(a *calls.Partition) (served.Key, error) {
 	topic, n, err := a.Key()
-	return partitionKey{topic, n}, err
+	return served.Key{Topic: topic, N: n}, err
 }

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -15,24 +16,22 @@ func (c *conn) openProducer(ctx context.Context, q *protocol.OpenProducer) (prot
 	if q.Name != "" && protocol.ProducerID(q.Name) != q.Producer {
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "producer id %d is not the one of name %q", q.Producer, q.Name)
 	}
-	prod := &producer{part: p, id: q.Producer, sess: q.Session}
-	prod.lane.Closed = func() { c.dropProducer(prod) }
+	prod := &producer{Producer: served.Producer{ID: q.Producer, Session: q.Session}}
+	prod.Lane.Closed = func() { c.dropProducer(prod) }
 	var ok *protocol.OpenProducerOK
-	err = p.afterMove(ctx, func() error {
-		ok, err = p.attach(prod, q)
+	err = p.AfterMove(ctx.Done(), func() error {
+		ok, err = p.Attach(&prod.Producer, q)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if p.log != nil {
-		prod.stop = p.log.Watch(c.out.Waker())
-	}
+	prod.Watch(c.out.Waker())
 	if !c.addProducer(prod) {
-		prod.leave()
+		prod.Leave()
 		return nil, context.Cause(ctx)
 	}
-	ok.Handle = prod.handle
+	ok.Handle = prod.Handle
 	return ok, nil
 }
 
@@ -52,9 +51,9 @@ func (c *conn) produce(f protocol.Frame) error {
 		return context.Cause(c.ctx)
 	}
 	came := c.b.cfg.Now().UnixNano()
-	a := prod.part.publish(&h, prod, f.Body)
+	a := prod.Publish(&h, f.Body)
 	a.ID, a.Came = f.ID, came
-	c.out.Pending(&prod.lane, a)
+	c.out.Pending(&prod.Lane, a)
 	return nil
 }
 
@@ -77,6 +76,6 @@ func (c *conn) closeProducer(f protocol.Frame) error {
 		c.out.Frame(protocol.TypeError, f.ID, protocol.Errorf(protocol.CodeBadHandle, "close producer: no producer %d on this connection", h.Handle))
 		return nil
 	}
-	c.out.WhenAcked(&prod.lane, f.ID)
+	c.out.WhenAcked(&prod.Lane, f.ID)
 	return nil
 }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/danubemq/danube/broker/calls"
+	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -34,8 +35,6 @@ const (
 	servedPoll = 2 * time.Millisecond
 	// preparedTime is how long what was prepared is kept.
 	preparedTime = time.Minute
-	// settledWait is how long consumers wait for word of the last cursors of the owner before.
-	settledWait = 500 * time.Millisecond
 )
 
 // prepareArg asks a broker to get ready for a partition.
@@ -59,7 +58,7 @@ func (b *Broker) servePrepare(ctx context.Context, q *prepareArg) (*prepareAnswe
 		return nil, err
 	}
 	if !b.leased() {
-		return nil, errNoLease
+		return nil, delivery.ErrNoLease
 	}
 	b.cfg.At("move.preparing")
 	o, err := b.reserve(ctx, key)
@@ -67,7 +66,7 @@ func (b *Broker) servePrepare(ctx context.Context, q *prepareArg) (*prepareAnswe
 		return nil, err
 	}
 	defer b.opened(key, o)
-	b.dropPrepared(func(k partitionKey, _ *prepared) bool { return k == key })
+	b.dropPrepared(func(k served.Key, _ *prepared) bool { return k == key })
 	x := &prepared{recovered: recovered{meta: m}, epoch: m.Epoch, move: q.Move, end: q.End, until: time.Now().Add(preparedTime)}
 	if t.Settings.Reliable {
 		if err := b.prepareLog(ctx, t, x, q.Sessions); err != nil {
@@ -82,20 +81,20 @@ func (b *Broker) servePrepare(ctx context.Context, q *prepareArg) (*prepareAnswe
 }
 
 // awaitTarget returns a partition once the view shows the move that is meant.
-func (b *Broker) awaitTarget(ctx context.Context, key partitionKey, q *prepareArg) (*state.Topic, *state.Partition, error) {
+func (b *Broker) awaitTarget(ctx context.Context, key served.Key, q *prepareArg) (*state.Topic, *state.Partition, error) {
 	timeout := time.NewTimer(prepareWait)
 	defer timeout.Stop()
 	for {
 		changed := b.meta.Changed()
 		view := b.meta.View()
-		t, m := view.TopicByID(key.topic), view.Partition(key.topic, key.n)
+		t, m := view.TopicByID(key.Topic), view.Partition(key.Topic, key.N)
 		if t != nil && m != nil && m.State == state.Sealing && m.Epoch == q.Epoch && m.Move == q.Move && m.Target == b.self() {
 			return t, m, nil
 		}
 		select {
 		case <-changed:
 		case <-timeout.C:
-			return nil, nil, protocol.Errorf(protocol.CodeNotReady, "move %d of partition %d of topic %s is not known here", q.Move, key.n, key.topic)
+			return nil, nil, protocol.Errorf(protocol.CodeNotReady, "move %d of partition %d of topic %s is not known here", q.Move, key.N, key.Topic)
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
 		}
@@ -104,7 +103,7 @@ func (b *Broker) awaitTarget(ctx context.Context, key partitionKey, q *prepareAr
 
 // reserve keeps others from opening a partition, until opened is called. Where it
 // is still being closed, after a move away from here, it waits.
-func (b *Broker) reserve(ctx context.Context, key partitionKey) (*opening, error) {
+func (b *Broker) reserve(ctx context.Context, key served.Key) (*opening, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, prepareWait, protocol.Errorf(protocol.CodeNotReady, "the partition is being opened or closed here"))
 	defer cancel()
 	for {
@@ -137,7 +136,7 @@ func (b *Broker) reserve(ctx context.Context, key partitionKey) (*opening, error
 // prepareLog opens the log as it will be once the epoch is sealed, and imports
 // the producer table.
 func (b *Broker) prepareLog(ctx context.Context, t *state.Topic, x *prepared, sessions []byte) error {
-	b.mayHaveFiles(partitionKey{x.meta.Topic, x.meta.Number})
+	b.mayHaveFiles(served.Key{Topic: x.meta.Topic, N: x.meta.Number})
 	sealed := sealedAt(x.meta, x.end)
 	if last := sealed.OpenRange(); last != nil {
 		last.Stores = []state.StoreID{b.self().Store} // it is empty, and so here as it is there
@@ -174,9 +173,9 @@ func sealedAt(m *state.Partition, end uint64) *state.Partition {
 // came to nothing.
 func (b *Broker) takeUp(ctx context.Context, view *state.View) {
 	now := time.Now()
-	var mine []partitionKey
-	b.dropPrepared(func(key partitionKey, x *prepared) bool {
-		m := view.Partition(key.topic, key.n)
+	var mine []served.Key
+	b.dropPrepared(func(key served.Key, x *prepared) bool {
+		m := view.Partition(key.Topic, key.N)
 		switch {
 		case m == nil:
 		case m.State == state.Open && m.Owner == b.self() && m.Epoch > x.epoch:
@@ -190,14 +189,14 @@ func (b *Broker) takeUp(ctx context.Context, view *state.View) {
 	for _, key := range mine {
 		b.unlessStopping(func() {
 			if _, err := b.partition(ctx, key); err != nil && ctx.Err() == nil {
-				b.log.Error("partition that was handed over is not served yet", "topic", key.topic, "partition", key.n, "err", err)
+				b.log.Error("partition that was handed over is not served yet", "topic", key.Topic, "partition", key.N, "err", err)
 			}
 		})
 	}
 }
 
 // dropPrepared forgets those of the prepared partitions that over names.
-func (b *Broker) dropPrepared(over func(partitionKey, *prepared) bool) {
+func (b *Broker) dropPrepared(over func(served.Key, *prepared) bool) {
 	var gone []*prepared
 	b.owning.lock.Lock()
 	for key, x := range b.prepared {
@@ -219,7 +218,7 @@ func (b *Broker) dropPrepared(over func(partitionKey, *prepared) bool) {
 // takePrepared returns what was prepared for exactly the epoch that is to begin.
 // Anything else that was prepared is closed.
 func (b *Broker) takePrepared(m *state.Partition) (recovered, bool) {
-	key := partitionKey{m.Topic, m.Number}
+	key := served.Key{Topic: m.Topic, N: m.Number}
 	b.owning.lock.Lock()
 	x := b.prepared[key]
 	fits := x != nil && m.State != state.Opening && m.Owner == b.self() && m.Epoch == x.epoch+1 && (x.log == nil || m.OpenStart() == x.end)
@@ -228,43 +227,12 @@ func (b *Broker) takePrepared(m *state.Partition) (recovered, bool) {
 	}
 	b.owning.lock.Unlock()
 	if !fits {
-		b.dropPrepared(func(k partitionKey, _ *prepared) bool { return k == key })
+		b.dropPrepared(func(k served.Key, _ *prepared) bool { return k == key })
 		return recovered{}, false
 	}
 	x.meta = m
-	x.settling = newSettling()
+	x.settle = true
 	return x.recovered, true
-}
-
-// settling keeps consumers waiting until the owner before has committed what
-// they acknowledged there.
-type settling struct {
-	done  chan struct{}
-	once  sync.Once
-	timer *time.Timer
-}
-
-func newSettling() *settling {
-	s := &settling{done: make(chan struct{})}
-	s.timer = time.AfterFunc(settledWait, s.end)
-	return s
-}
-
-func (s *settling) end() {
-	s.once.Do(func() { close(s.done) })
-}
-
-// settled waits until subscriptions may begin here.
-func (p *partition) settled(ctx context.Context) error {
-	if p.settling == nil {
-		return nil
-	}
-	select {
-	case <-p.settling.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // settledArg says that the last cursors of a partition's owner before are
@@ -284,8 +252,8 @@ func (b *Broker) serveSettled(ctx context.Context, q *settledArg) (*struct{}, er
 		return nil, err
 	}
 	p, err := b.owned(ctx, key, q.Epoch)
-	if err == nil && p.settling != nil {
-		p.settling.end()
+	if err == nil {
+		p.Settle()
 	}
 	return &struct{}{}, err
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/danubemq/danube/broker/delivery"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
@@ -65,7 +66,7 @@ func TestSeekOfOnePartitionLeavesTheOthersAlone(t *testing.T) {
 }
 
 // fill appends n messages to a partition that has none.
-func fill(t *testing.T, p *partition, n int) {
+func fill(t *testing.T, p *served.Partition, n int) {
 	t.Helper()
 	var w batch.Builder
 	for range n {
@@ -73,11 +74,11 @@ func fill(t *testing.T, p *partition, n int) {
 	}
 	data, err := w.AppendTo(nil, batch.None, batch.Identity{Producer: 7, Session: 1})
 	if err == nil {
-		_, _, err = p.log.OpenSession(7, 1, 0)
+		_, _, err = p.Log.OpenSession(7, 1, 0)
 	}
 	var pending storage.Pending
 	if err == nil {
-		pending, err = p.log.Append(data)
+		pending, err = p.Log.Append(data)
 	}
 	if err == nil {
 		err = pending.Wait()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -12,7 +13,7 @@ import (
 )
 
 // bounded runs a broker with a topic that is to keep 128 KiB in segments of 64 KiB, and holds a MiB.
-func bounded(t *testing.T) (*Broker, *partition) {
+func bounded(t *testing.T) (*Broker, *served.Partition) {
 	t.Helper()
 	b := runningWith(t, Config{Storage: Storage{SegmentBytes: 64 << 10}})
 	c, err := client.Dial(t.Context(), []string{b.ClientAddr()}, client.Config{Name: "test"})
@@ -40,8 +41,8 @@ func bounded(t *testing.T) (*Broker, *partition) {
 }
 
 // first reads the first message of a log, from memory or from a file.
-func first(p *partition) error {
-	r := p.log.Reader(0)
+func first(p *served.Partition) error {
+	r := p.Log.Reader(0)
 	defer r.Close()
 	v, err := r.Next(1)
 	if err == nil {
@@ -56,20 +57,20 @@ func TestRetentionCommitsBeforeItDeletes(t *testing.T) {
 	b, p := bounded(t)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	b.applyRetention(gone)
-	if err := first(p); p.log.Start() != 0 || err != nil {
-		t.Fatalf("without a commit the log starts at %d, its first message: %v", p.log.Start(), err)
+	b.host.Retain(gone, b.reliable())
+	if err := first(p); p.Log.Start() != 0 || err != nil {
+		t.Fatalf("without a commit the log starts at %d, its first message: %v", p.Log.Start(), err)
 	}
-	p.epoch--
-	b.applyRetention(t.Context())
-	p.epoch++
-	if err := first(p); p.log.Start() != 0 || err != nil {
-		t.Fatalf("under an old epoch the log starts at %d, its first message: %v", p.log.Start(), err)
+	p.Epoch--
+	b.host.Retain(t.Context(), b.reliable())
+	p.Epoch++
+	if err := first(p); p.Log.Start() != 0 || err != nil {
+		t.Fatalf("under an old epoch the log starts at %d, its first message: %v", p.Log.Start(), err)
 	}
-	b.applyRetention(t.Context())
-	m := b.meta.View().Partition(p.key.topic, 0)
-	if m.LogStart < 40 || p.log.Start() != m.LogStart {
-		t.Errorf("the log starts at %d, committed is %d", p.log.Start(), m.LogStart)
+	b.host.Retain(t.Context(), b.reliable())
+	m := b.meta.View().Partition(p.Key.Topic, 0)
+	if m.LogStart < 40 || p.Log.Start() != m.LogStart {
+		t.Errorf("the log starts at %d, committed is %d", p.Log.Start(), m.LogStart)
 	}
 	var trimmed *storage.Trimmed
 	if err := first(p); !errors.As(err, &trimmed) || trimmed.LogStart != m.LogStart {
@@ -81,17 +82,17 @@ func TestRetentionCommitsBeforeItDeletes(t *testing.T) {
 // made LOST by command, and only then passed (R18).
 func TestRetentionPassesDamage(t *testing.T) {
 	b, p := bounded(t)
-	p.past.SawDamage(storage.Damage{From: 3, To: 5, File: "f", Err: errors.New("bad")})
+	p.Past.SawDamage(storage.Damage{From: 3, To: 5, File: "f", Err: errors.New("bad")})
 	status := func(offset uint64) state.RangeStatus {
-		return b.meta.View().Partition(p.key.topic, 0).Range(offset).Status
+		return b.meta.View().Partition(p.Key.Topic, 0).Range(offset).Status
 	}
 	await(t, func() bool { return status(3) == state.RangeOrphaned })
 	if status(2) != state.RangeSealed || status(4) != state.RangeOrphaned || status(5) != state.RangeOpen {
 		t.Errorf("around the damage: %v %v %v", status(2), status(4), status(5))
 	}
-	b.applyRetention(t.Context())
-	m := b.meta.View().Partition(p.key.topic, 0)
-	if m.LogStart < 40 || p.log.Start() != m.LogStart || len(m.Ranges) != 1 {
-		t.Errorf("the log starts at %d, committed is %d with ranges %+v", p.log.Start(), m.LogStart, m.Ranges)
+	b.host.Retain(t.Context(), b.reliable())
+	m := b.meta.View().Partition(p.Key.Topic, 0)
+	if m.LogStart < 40 || p.Log.Start() != m.LogStart || len(m.Ranges) != 1 {
+		t.Errorf("the log starts at %d, committed is %d with ranges %+v", p.Log.Start(), m.LogStart, m.Ranges)
 	}
 }

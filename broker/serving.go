@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -31,7 +32,7 @@ func (e aheadError) Error() string { return e.coded.Error() }
 func (e aheadError) Unwrap() error { return e.coded }
 
 // serving returns the partition a request names, opened if it is this broker's to serve.
-func (b *Broker) serving(ctx context.Context, topic string, n int, epoch uint64) (*partition, error) {
+func (b *Broker) serving(ctx context.Context, topic string, n int, epoch uint64) (*served.Partition, error) {
 	full, _, err := protocol.ParseTopic(topic)
 	if err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func (b *Broker) serving(ctx context.Context, topic string, n int, epoch uint64)
 }
 
 // servingNow is serving by what this broker has applied.
-func (b *Broker) servingNow(ctx context.Context, full string, n int, epoch uint64) (*partition, error) {
+func (b *Broker) servingNow(ctx context.Context, full string, n int, epoch uint64) (*served.Partition, error) {
 	t := b.meta.View().Topic(full)
 	switch {
 	case t == nil && epoch != 0:
@@ -65,15 +66,15 @@ func (b *Broker) servingNow(ctx context.Context, full string, n int, epoch uint6
 	case n < 0 || n >= int(t.Settings.Partitions):
 		return nil, words.NoSuchPartition(t, n)
 	}
-	return b.owned(ctx, partitionKey{t.ID, uint32(n)}, epoch)
+	return b.owned(ctx, served.Key{Topic: t.ID, N: uint32(n)}, epoch)
 }
 
 // owned returns a partition that this broker owns, under an epoch if one is
 // named. An aheadError says that the caller knows of a newer epoch.
-func (b *Broker) owned(ctx context.Context, key partitionKey, epoch uint64) (*partition, error) {
+func (b *Broker) owned(ctx context.Context, key served.Key, epoch uint64) (*served.Partition, error) {
 	p := b.served(key)
 	if p == nil {
-		if m := b.meta.View().Partition(key.topic, key.n); m != nil && epoch > m.Epoch {
+		if m := b.meta.View().Partition(key.Topic, key.N); m != nil && epoch > m.Epoch {
 			return nil, aheadError{&protocol.Error{Code: protocol.CodeUnknownEpoch, Epoch: m.Epoch, Text: fmt.Sprintf("epoch %d is not known here yet", epoch)}}
 		}
 		opening, cancel := context.WithTimeoutCause(ctx, openWait, protocol.Errorf(protocol.CodeNotReady, "the partition is being opened"))
@@ -83,12 +84,12 @@ func (b *Broker) owned(ctx context.Context, key partitionKey, epoch uint64) (*pa
 			return nil, err
 		}
 	}
-	if epoch == 0 || epoch == p.epoch {
+	if epoch == 0 || epoch == p.Epoch {
 		return p, nil
 	}
-	err := &protocol.Error{Code: protocol.CodeUnknownEpoch, Epoch: p.epoch,
-		Text: fmt.Sprintf("%s is served under epoch %d, the request names %d", p.name(), p.epoch, epoch)}
-	if epoch > p.epoch {
+	err := &protocol.Error{Code: protocol.CodeUnknownEpoch, Epoch: p.Epoch,
+		Text: fmt.Sprintf("%s is served under epoch %d, the request names %d", p.Name(), p.Epoch, epoch)}
+	if epoch > p.Epoch {
 		return nil, aheadError{err}
 	}
 	return nil, err
@@ -96,7 +97,7 @@ func (b *Broker) owned(ctx context.Context, key partitionKey, epoch uint64) (*pa
 
 // partition returns a partition this broker owns, opening it at first use. It
 // goes on opening when ctx ends: others want it too.
-func (b *Broker) partition(ctx context.Context, key partitionKey) (*partition, error) {
+func (b *Broker) partition(ctx context.Context, key served.Key) (*served.Partition, error) {
 	for {
 		b.mu.Lock()
 		if p := b.parts[key]; p != nil || b.stopping {
@@ -128,7 +129,7 @@ func (b *Broker) partition(ctx context.Context, key partitionKey) (*partition, e
 }
 
 // opened ends what opening says.
-func (b *Broker) opened(key partitionKey, o *opening) {
+func (b *Broker) opened(key served.Key, o *opening) {
 	b.mu.Lock()
 	delete(b.opening, key)
 	b.mu.Unlock()

@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/dispatch"
-	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -137,37 +135,4 @@ func TestEndOfAConsumerIsToldBehindTheAnswerThatNamesIt(t *testing.T) {
 	}
 	c.close(errors.New("the end of the test"))
 	<-done
-}
-
-// A shell that begins while a reset is being committed stands where the reset
-// says: one of the generation before would have all its acknowledgements refused.
-func TestSubscriptionThatBeginsDuringAResetIsOfTheNewGeneration(t *testing.T) {
-	b := running(t, "/default/moved", protocol.TopicConfig{})
-	q := &protocol.Subscribe{Topic: "/default/moved", Subscription: "s", Existing: true}
-	if _, err := b.admin.CreateSubscription(t.Context(), &protocol.SubCreate{Topic: q.Topic, Subscription: q.Subscription}); err != nil {
-		t.Fatal(err)
-	}
-	p, err := b.serving(t.Context(), q.Topic, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := b.meta.View().Subscription(p.key.topic, "s")
-	begun := make(chan *delivery.Subscription, 1)
-	p.mu.Lock() // the shell is made behind this, of what was read before
-	go func() {
-		s, _, err := b.subscription(t.Context(), p, q)
-		if err != nil {
-			t.Error(err)
-		}
-		begun <- s
-	}()
-	_, err = b.propose(t.Context(), &state.ResetSubscription{Subscription: m.ID, Entries: []state.CursorReset{{Generation: 1}}})
-	p.mu.Unlock()
-	s := <-begun
-	if err != nil || s == nil {
-		t.Fatalf("begun with %+v after a reset, %v", s, err)
-	}
-	if _, generation := s.Standing(); generation != 1 {
-		t.Errorf("begun in generation %d after a reset", generation)
-	}
 }

@@ -47,6 +47,7 @@ func house() map[string]room {
 		history  = "broker/history"
 		delivery = "broker/delivery"
 		dispatch = "broker/dispatch"
+		served   = "broker/served"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -81,12 +82,13 @@ func house() map[string]room {
 		outbox:                 {level: 6, may: []string{"storage", "protocol"}},
 		history:                {level: 6, may: []string{calls, "storage", "cluster", "meta", state, "protocol", batch}},
 		delivery:               {level: 7, may: []string{history, outbox, dispatch, "storage", "meta", state, "protocol", batch}},
-		"broker":               {level: 8, may: []string{delivery, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
+		served:                 {level: 8, may: []string{delivery, history, outbox, calls, words, "storage", "meta", state, "protocol", batch}},
+		"broker":               {level: 9, may: []string{served, delivery, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
 		"cmd/danube/settings":  {level: 4},
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
-		"cmd/danube":           {level: 9, may: []string{"cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
-		"integration":          {level: 9, may: []string{"broker", "client", "integration/history", "protocol", batch}},
+		"cmd/danube":           {level: 10, may: []string{"cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
+		"integration":          {level: 10, may: []string{"broker", "client", "integration/history", "protocol", batch}},
 		"integration/history":  {level: 0},
 		"integration/planted":  {level: 0},
 	}

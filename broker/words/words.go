@@ -2,7 +2,7 @@
 // what became of a range, what of the cluster is not as it should be. What it is given is one version of the metadata;
 // it knows no broker, no log and no clock.
 //
-// Its one type is Tally, what a walk over all partitions counts; the rest are functions of a view.
+// Its one type is Tally, what a walk over all partitions counts; the rest are functions.
 package words
 
 import (

@@ -1,4 +1,4 @@
-package broker
+package words
 
 import (
 	"math"
@@ -21,7 +21,7 @@ func TestForecast(t *testing.T) {
 		math.Inf(1):                                 "",
 		math.NaN():                                  "",
 	} {
-		if got := forecast(seconds); got != want {
+		if got := Forecast(seconds); got != want {
 			t.Errorf("%v seconds: %q, want %q", seconds, got, want)
 		}
 	}

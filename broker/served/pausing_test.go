@@ -1,4 +1,4 @@
-package broker
+package served
 
 import (
 	"context"
@@ -15,15 +15,15 @@ import (
 // more, though its log stays paused; nobody spins on it.
 func TestWhatMeetsAMoveOfAClosedPartitionIsRefused(t *testing.T) {
 	why := protocol.Errorf(protocol.CodeShuttingDown, "over")
-	for name, end := range map[string]func(*partition){
-		"closed before":    func(p *partition) { p.close(why) },
-		"closed meanwhile": func(p *partition) { time.AfterFunc(time.Millisecond, func() { p.close(why) }) },
-		"let go":           func(p *partition) { p.stopSubscriptions(why) },
+	for name, end := range map[string]func(*Partition){
+		"closed before":    func(p *Partition) { p.Close(why) },
+		"closed meanwhile": func(p *Partition) { time.AfterFunc(time.Millisecond, func() { p.Close(why) }) },
+		"let go":           func(p *Partition) { p.StopSubscriptions(why) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &partition{}
-				p.pause()
+				p := &Partition{}
+				p.Pause()
 				end(p)
 				if tries, err := tryPaused(p, t.Context()); !errors.Is(err, why) || tries > 2 {
 					t.Errorf("after %d tries: %v", tries, err)
@@ -38,20 +38,20 @@ func TestPausedLogIsNotWaitedForForEver(t *testing.T) {
 	moving := &protocol.Error{Code: protocol.CodeMoving}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if tries, err := tryPaused(&partition{}, t.Context()); !errors.Is(err, moving) || time.Since(began) > 2*pauseWait {
+		if tries, err := tryPaused(&Partition{}, t.Context()); !errors.Is(err, moving) || time.Since(began) > 2*pauseWait {
 			t.Errorf("after %d tries, %v: %v", tries, time.Since(began), err)
 		}
 	})
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if tries, err := tryPaused(&partition{}, ended); !errors.Is(err, moving) || tries > 2 {
+	if tries, err := tryPaused(&Partition{}, ended); !errors.Is(err, moving) || tries > 2 {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
 }
 
 // tryPaused is an append to a log that stays paused.
-func tryPaused(p *partition, ctx context.Context) (tries int, err error) {
-	err = p.afterMove(ctx, func() error {
+func tryPaused(p *Partition, ctx context.Context) (tries int, err error) {
+	err = p.AfterMove(ctx.Done(), func() error {
 		if tries++; tries > 10_000 {
 			return errors.New("it spins")
 		}
