@@ -25,7 +25,7 @@ type Consumer struct {
 	out    *outbox.Outbox
 	sub    *Subscription
 	name   string
-	paused bool // its connection is behind; guarded by the subscription
+	paused bool // it is not answered yet, or its connection is behind; guarded by the subscription
 
 	answered bool            // its client knows the handle; guarded by the subscription
 	ended    *protocol.Error // it was ended before that; guarded by the subscription

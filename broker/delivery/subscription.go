@@ -77,6 +77,9 @@ func (s *Subscription) Join(cons *Consumer, q *protocol.Subscribe) (*protocol.Su
 	if err := s.d.Grant(cons.ID, q.Credit); err != nil {
 		return nil, err
 	}
+	// A delivery that overtakes the answer names a handle that the client does not know yet, and is lost to it.
+	cons.paused = true
+	s.d.Pause(cons.ID, true)
 	s.consumers[cons.ID] = cons
 	s.changed()
 	return &protocol.SubscribeOK{
@@ -212,9 +215,9 @@ func (l *loop) next() (step dispatch.Step, alive bool) {
 		return step, false
 	}
 	for _, o := range s.consumers {
-		if full := o.out.Full(s.wake); full != o.paused {
-			o.paused = full
-			s.d.Pause(o.ID, full)
+		if pause := !o.answered || o.out.Full(s.wake); pause != o.paused {
+			o.paused = pause
+			s.d.Pause(o.ID, pause)
 		}
 	}
 	step = s.d.Next(s.now())
