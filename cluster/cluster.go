@@ -6,12 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/danubemq/danube/cluster/founding"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/danubemq/danube/cluster/founding"
 	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"

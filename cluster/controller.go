@@ -8,10 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/danubemq/danube/cluster/plan"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Duties says how the leader does its part. Zero values mean the default.

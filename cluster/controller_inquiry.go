@@ -3,9 +3,9 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"github.com/danubemq/danube/cluster/plan"
 	"time"
 
+	"github.com/danubemq/danube/cluster/plan"
 	"github.com/danubemq/danube/meta/state"
 )
 

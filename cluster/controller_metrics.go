@@ -1,8 +1,9 @@
 package cluster
 
 import (
-	"github.com/danubemq/danube/cluster/plan"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/danubemq/danube/cluster/plan"
 )
 
 // controllerMetrics are the danube_controller_ series.

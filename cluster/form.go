@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"github.com/danubemq/danube/cluster/founding"
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/cluster/founding"
 	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"

@@ -1,10 +1,10 @@
 package cluster
 
 import (
-	"github.com/danubemq/danube/cluster/founding"
 	"reflect"
 	"testing"
 
+	"github.com/danubemq/danube/cluster/founding"
 	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta/state"
 )

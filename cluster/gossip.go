@@ -13,9 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/memberlist"
+
 	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta/state"
-	"github.com/hashicorp/memberlist"
 )
 
 // gossip is memberlist behind a table of our own, which its events fill: what memberlist itself returns is shared with

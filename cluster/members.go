@@ -7,9 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/memberlist"
+
 	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta/state"
-	"github.com/hashicorp/memberlist"
 )
 
 // Member is a broker as gossip shows it: a hint, and no authority on who belongs to the cluster.

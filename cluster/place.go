@@ -1,9 +1,9 @@
 package cluster
 
 import (
-	"github.com/danubemq/danube/cluster/plan"
 	"slices"
 
+	"github.com/danubemq/danube/cluster/plan"
 	"github.com/danubemq/danube/meta/state"
 )
 

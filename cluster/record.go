@@ -5,11 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/danubemq/danube/cluster/founding"
-	"github.com/danubemq/danube/cluster/peer"
 	"hash/crc32"
 	"os"
 	"path/filepath"
+
+	"github.com/danubemq/danube/cluster/founding"
+	"github.com/danubemq/danube/cluster/peer"
 )
 
 const (

@@ -3,9 +3,9 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"github.com/danubemq/danube/cluster/founding"
 	"time"
 
+	"github.com/danubemq/danube/cluster/founding"
 	"github.com/danubemq/danube/cluster/peer"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"

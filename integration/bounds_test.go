@@ -133,6 +133,8 @@ func judgeFile(path string, text []byte) ([]string, error) {
 			if k := n.Methods.NumFields(); k > maxInterfaceMethods {
 				complain(n.Pos(), "an interface with %d methods, the stop is %d", k, maxInterfaceMethods)
 			}
+		case *ast.GenDecl:
+			judgeGroups(fset, n, complain)
 		case *ast.SelectorExpr:
 			if base, ok := n.X.(*ast.Ident); ok && test && base.Name == "time" && n.Sel.Name == "Sleep" {
 				complain(n.Pos(), "a test that sleeps: use testing/synctest, an injected clock, or eventually")
@@ -141,6 +143,30 @@ func judgeFile(path string, text []byte) ([]string, error) {
 		return true
 	})
 	return out, nil
+}
+
+// judgeGroups complains of a group of imports that mixes the standard library, other modules and this one.
+func judgeGroups(fset *token.FileSet, decl *ast.GenDecl, complain func(at token.Pos, format string, args ...any)) {
+	origin := func(spec ast.Spec) int {
+		path := strings.Trim(spec.(*ast.ImportSpec).Path.Value, `"`)
+		first, _, _ := strings.Cut(path, "/")
+		switch {
+		case path == module || strings.HasPrefix(path, module+"/"):
+			return 2
+		case strings.Contains(first, "."):
+			return 1
+		}
+		return 0
+	}
+	for i, spec := range decl.Specs {
+		if decl.Tok != token.IMPORT || i == 0 {
+			continue
+		}
+		before := decl.Specs[i-1]
+		if fset.Position(spec.Pos()).Line == fset.Position(before.End()).Line+1 && origin(spec) != origin(before) {
+			complain(spec.Pos(), "imports of two origins in one group")
+		}
+	}
 }
 
 // named counts the parameters that have a name: those that a foreign interface asks for and nobody uses have none.
@@ -168,6 +194,9 @@ func TestJudgeFileFindsViolations(t *testing.T) {
 		"god struct":  {"a.go", "package a\ntype t struct { " + strings.ReplaceAll(fields, ",", "int;") + " b int }\n", "21 fields"},
 		"wide iface":  {"a.go", "package a\ntype t interface { a(); b(); c(); d(); e(); f(); g() }\n", "7 methods"},
 		"sleep":       {"a_test.go", "package a\nimport \"time\"\nfunc f() { time.Sleep(1) }\n", "a test that sleeps"},
+		"imports":     {"a.go", "package a\nimport (\n\t\"time\"\n\t\"golang.org/x/sys/unix\"\n)\n", "two origins"},
+		"own import":  {"a.go", "package a\nimport (\n\t\"golang.org/x/sys/unix\"\n\t\"" + module + "/client\"\n)\n", "two origins"},
+		"groups":      {"a.go", "package a\nimport (\n\t\"fmt\"\n\t\"time\"\n\n\t\"golang.org/x/sys/unix\"\n)\n", ""},
 		"sleep aside": {"a.go", "package a\nimport \"time\"\nfunc f() { time.Sleep(1) }\n", ""},
 	}
 	for name, test := range tests {

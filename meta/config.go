@@ -10,9 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 // Config says how to open a node. Zero values mean the default.

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 // crcOf returns the checksum bytes of an encoded command without a body.

@@ -9,11 +9,12 @@ import (
 	"os"
 	"runtime/debug"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 // logExtent is what the database says of itself.

@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 // Server is a member of the Raft group.

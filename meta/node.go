@@ -7,8 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 // Node is this broker's replica of the metadata.

@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 const testTimeout = 100 * time.Millisecond

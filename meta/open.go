@@ -9,9 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
 	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 // The files of a metadata directory.

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 var (

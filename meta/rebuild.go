@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 // rebuiltTerm is the first term of rebuilt metadata.

@@ -7,9 +7,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
 	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 // Recover makes a store the only voter of the metadata it has, after a majority of the voters was lost for good. The

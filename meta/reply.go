@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/vmihailenco/msgpack/v5"
+
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol/msgpackwalk"
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 // The requests of Serve, append-only.

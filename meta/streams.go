@@ -11,8 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 // Each stream begins with a preamble: version u8 · store id of the server that is meant, 16 bytes · store id of the

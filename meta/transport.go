@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/danubemq/danube/meta/state"
 	"github.com/hashicorp/raft"
+
+	"github.com/danubemq/danube/meta/state"
 )
 
 var errHungDisk = errors.New("a write of the metadata hangs; silent, so that another broker can lead")

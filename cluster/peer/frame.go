@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/danubemq/danube/protocol/msgpackwalk"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/danubemq/danube/protocol/msgpackwalk"
 )
 
 const (

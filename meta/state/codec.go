@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"github.com/danubemq/danube/protocol/msgpackwalk"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/danubemq/danube/protocol/msgpackwalk"
 )
 
 // An encoded command is: version u8 · kind u8 · CRC-32C of version, kind and body, u32 little-endian · body, a msgpack
