@@ -48,6 +48,8 @@ func house() map[string]room {
 		delivery = "broker/delivery"
 		dispatch = "broker/dispatch"
 		served   = "broker/served"
+		fail     = "cmd/danube/fail"
+		render   = "cmd/danube/render"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -84,10 +86,12 @@ func house() map[string]room {
 		delivery:               {level: 7, may: []string{history, outbox, dispatch, "storage", "meta", state, "protocol", batch}},
 		served:                 {level: 8, may: []string{delivery, history, outbox, calls, words, "storage", "meta", state, "protocol", batch}},
 		"broker":               {level: 9, may: []string{served, delivery, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
+		fail:                   {level: 2, may: []string{"client", "protocol"}},
+		render:                 {level: 3, may: []string{fail}},
 		"cmd/danube/settings":  {level: 4},
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
-		"cmd/danube":           {level: 10, may: []string{"cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
+		"cmd/danube":           {level: 10, may: []string{fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
 		"integration":          {level: 10, may: []string{"broker", "client", "integration/history", "protocol", batch}},
 		"integration/history":  {level: 0},
 		"integration/planted":  {level: 0},

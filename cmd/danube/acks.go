@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/danubemq/danube/cmd/danube/render"
 )
 
 // ackPrinter prints acknowledgements as JSON, in the order of the lines they are of. Its user serialises the calls.
@@ -60,7 +62,7 @@ func (p *ackPrinter) one(f *flight) error {
 	b = strconv.AppendInt(append(b, `,"partition":`...), int64(f.result.Partition), 10)
 	b = strconv.AppendUint(append(b, `,"offset":`...), f.result.Offset, 10)
 	b = append(b, `,"append_time":"`...)
-	b = f.result.AppendTime.UTC().AppendFormat(b, timeLayout)
+	b = f.result.AppendTime.UTC().AppendFormat(b, render.TimeLayout)
 	_, err := p.out.Write(append(b, "\"}\n"...))
 	return err
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -30,11 +32,11 @@ func (a *app) dialFor(ctx context.Context, limit time.Duration) (*client.Client,
 	if err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			err = fmt.Errorf("connect to %s: %w", strings.Join(addrs, ", "), syscall.ECONNREFUSED)
-			return nil, withHint(err, "`danube standalone` starts a broker; --broker or DANUBE_BROKER names another address")
+			return nil, fail.WithHint(err, "`danube standalone` starts a broker; --broker or DANUBE_BROKER names another address")
 		}
 		err = fmt.Errorf("connect to the broker: %w", err)
 		if errors.Is(err, client.ErrTimeout) && ctx.Err() == nil {
-			err = withHint(err, "it listens and does not serve: it may be waiting for its seeds or for the cluster. Its log says for what, and so does /readyz on its HTTP port")
+			err = fail.WithHint(err, "it listens and does not serve: it may be waiting for its seeds or for the cluster. Its log says for what, and so does /readyz on its HTTP port")
 		}
 		return nil, err
 	}
@@ -47,10 +49,10 @@ func show[R any](a *app, cmd *cobra.Command, what string, op func(*client.Admin,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		answer, err := ask(cmd.Context(), a, func(admin *client.Admin, ctx context.Context, _ struct{}) (R, error) { return op(admin, ctx) }, struct{}{})
 		if err != nil {
-			return failed(err, "%s", what)
+			return fail.Doing(err, "%s", what)
 		}
 		if output.value == "json" {
-			return printJSON(a.out, answer)
+			return render.JSON(a.out, answer)
 		}
 		return print(a.out, answer)
 	}
@@ -82,14 +84,14 @@ func tell[A any](ctx context.Context, a *app, op func(*client.Admin, context.Con
 func explained(err error, topic string) error {
 	is := func(c protocol.Code) bool { return errors.Is(err, &protocol.Error{Code: c}) }
 	switch {
-	case hintOf(err) != "":
+	case fail.HintOf(err) != "":
 		return err
 	case is(protocol.CodeNoSuchTopic):
-		return withHint(err, "`danube topic create %s` makes it; so does `danube produce %s`", topic, topic)
+		return fail.WithHint(err, "`danube topic create %s` makes it; so does `danube produce %s`", topic, topic)
 	case is(protocol.CodeBelowLogStart):
-		return withHint(err, "earliest is what is left of the topic")
+		return fail.WithHint(err, "earliest is what is left of the topic")
 	case is(protocol.CodeAboveEnd):
-		return withHint(err, "latest is what comes from now on; `danube topic describe %s` tells the next offset", topic)
+		return fail.WithHint(err, "latest is what comes from now on; `danube topic describe %s` tells the next offset", topic)
 	}
 	return err
 }

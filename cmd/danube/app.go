@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/settings"
 )
 
@@ -41,7 +42,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	return report(a.err, root.ExecuteContext(ctx))
+	return fail.Report(a.err, root.ExecuteContext(ctx))
 }
 
 func (a *app) root() *cobra.Command {
@@ -80,7 +81,7 @@ func group(use, short string, children ...*cobra.Command) *cobra.Command {
 		for _, c := range cmd.Commands() {
 			names = append(names, c.Name())
 		}
-		return withHint(usagef("%s: a command is missing", commandName(cmd)), "one of %s", strings.Join(names, ", "))
+		return fail.WithHint(fail.Usagef("%s: a command is missing", commandName(cmd)), "one of %s", strings.Join(names, ", "))
 	}
 	cmd.AddCommand(children...)
 	return cmd
@@ -91,11 +92,11 @@ func unknownCommand(cmd *cobra.Command, given string) error {
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
-	err := usagef("unknown command %q", strings.TrimPrefix(cmd.CommandPath()+" "+given, "danube "))
+	err := fail.Usagef("unknown command %q", strings.TrimPrefix(cmd.CommandPath()+" "+given, "danube "))
 	if near := settings.Nearest(given, names); near != "" {
-		return withHint(err, "did you mean %s %s?", cmd.CommandPath(), near)
+		return fail.WithHint(err, "did you mean %s %s?", cmd.CommandPath(), near)
 	}
-	return withHint(err, "%s --help lists the commands", cmd.CommandPath())
+	return fail.WithHint(err, "%s --help lists the commands", cmd.CommandPath())
 }
 
 // wantArgs refuses a call that does not have exactly the arguments named.
@@ -103,9 +104,9 @@ func wantArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return usagef("%s: %s is missing", commandName(cmd), names[len(args)])
+			return fail.Usagef("%s: %s is missing", commandName(cmd), names[len(args)])
 		case len(args) > len(names):
-			return usagef("%s: %q is one argument too many", commandName(cmd), args[len(names)])
+			return fail.Usagef("%s: %q is one argument too many", commandName(cmd), args[len(names)])
 		}
 		return nil
 	}
@@ -115,7 +116,7 @@ func wantArgs(names ...string) cobra.PositionalArgs {
 func wantSome(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return usagef("%s: %s is missing", commandName(cmd), name)
+			return fail.Usagef("%s: %s is missing", commandName(cmd), name)
 		}
 		return nil
 	}
@@ -147,12 +148,12 @@ func (a *app) addresses() ([]string, error) {
 		}
 		addr, err := completeAddress(addr)
 		if err != nil {
-			return nil, usagef("--broker: %w", err)
+			return nil, fail.Usagef("--broker: %w", err)
 		}
 		addrs = append(addrs, addr)
 	}
 	if len(addrs) == 0 {
-		return nil, usagef("--broker: no address in %q", list)
+		return nil, fail.Usagef("--broker: no address in %q", list)
 	}
 	return addrs, nil
 }
@@ -174,7 +175,7 @@ func (a *app) confirm(yes bool, question string) error {
 		return nil
 	}
 	if !onTerminal(a.in) {
-		return withHint(usagef("%s asks for confirmation and standard input is no terminal", question), "--yes goes ahead without asking")
+		return fail.WithHint(fail.Usagef("%s asks for confirmation and standard input is no terminal", question), "--yes goes ahead without asking")
 	}
 	fmt.Fprintf(a.err, "%s? [y/N] ", question)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/danubemq/danube/cmd/danube/fail"
 )
 
 // TestExitCodesAndErrors runs command lines that need no broker, or find none.
@@ -21,50 +23,50 @@ func TestExitCodesAndErrors(t *testing.T) {
 		code int
 		says []string // on standard error
 	}{
-		"help":                         {"", exitDone, nil},
-		"version":                      {"version", exitDone, nil},
-		"unknown command":              {"prodcue x", exitUsage, []string{`danube: unknown command "prodcue"`, "hint: did you mean danube produce?"}},
-		"unknown nested command":       {"topic lsit", exitUsage, []string{`danube: unknown command "topic lsit"`, "did you mean danube topic list?"}},
-		"far from any command":         {"frobnicate", exitUsage, []string{"danube --help lists the commands"}},
-		"group alone":                  {"subscription", exitUsage, []string{"subscription: a command is missing", "create, delete, describe"}},
-		"unknown flag":                 {"topic create t --partitons 3", exitUsage, []string{"topic create: unknown flag --partitons", "did you mean --partitions?"}},
-		"unknown short flag":           {"consume t -z", exitUsage, []string{"consume: unknown flag -z"}},
-		"argument missing":             {"topic describe", exitUsage, []string{"topic describe: TOPIC is missing"}},
-		"argument too many":            {"topic describe a b", exitUsage, []string{`"b" is one argument too many`}},
-		"bad number":                   {"produce t --count -5", exitUsage, []string{`--count -5: "-5" is no whole number`}},
-		"bad size":                     {"produce t --count 1 --size 4kb", exitUsage, []string{`did you mean 4KiB?`}},
-		"bad duration":                 {"consume t --timeout soon", exitUsage, []string{`"soon" is no duration`}},
-		"bad choice":                   {"consume t -o xml", exitUsage, []string{"is not one of text, json, raw"}},
-		"bad position":                 {"consume t --from yesterday", exitUsage, []string{"--from:", "latest, earliest, an offset"}},
-		"bad name":                     {"topic create a/b", exitUsage, []string{"allowed are letters, digits"}},
-		"partition where a topic goes": {"topic delete t:3 --yes", exitUsage, []string{"t:3 names one partition; the whole topic is /default/t"}},
-		"no partition to resolve":      {"topic resolve t --lost", exitUsage, []string{"names no partition"}},
-		"how to resolve":               {"topic resolve t:0", exitUsage, []string{"--lost, --accept-gap and --adopt"}},
-		"two ways to resolve":          {"topic resolve t:0 --lost --adopt", exitUsage, []string{"exclude each other"}},
-		"truncate before what":         {"topic truncate t", exitUsage, []string{"--before is missing"}},
-		"reset to what":                {"subscription reset t s", exitUsage, []string{"--to is missing"}},
-		"nothing to set":               {"topic set t", exitUsage, []string{"nothing to change"}},
-		"size without count":           {"produce t --size 1KiB", exitUsage, []string{"--size needs --count"}},
-		"file and count":               {"produce t --file x --count 1", exitUsage, []string{"exclude each other"}},
-		"reader with consumer flags":   {"consume t --no-ack", exitUsage, []string{"--no-ack needs a subscription: -s NAME"}},
-		"durability of what is lost":   {"topic create t --reliable=false --durability local", exitUsage, []string{"keeps nothing"}},
-		"bad property":                 {"produce t m --property k", exitUsage, []string{"name=value"}},
-		"bad address":                  {"--broker :x topic list", exitUsage, []string{"--broker:"}},
-		"no broker":                    {"--broker " + closed + " topic list", exitFailed, []string{"connect to " + closed + ": connection refused", "hint: `danube standalone` starts a broker"}},
-		"no broker to produce to":      {"--broker " + closed + " produce t m", exitFailed, []string{"connection refused"}},
-		"nobody to confirm":            {"topic delete t", exitUsage, []string{"standard input is no terminal", "--yes"}},
-		"no file to produce":           {"produce t --file " + dir + "/none", exitFailed, []string{"no such file"}},
-		"no segment":                   {"segment verify " + dir + "/none.seg", exitFailed, []string{"verify segment:", "no such file"}},
-		"an empty segment":             {"segment verify " + empty, exitFailed, []string{"problem"}},
-		"a folder as segment":          {"segment dump " + dir, exitFailed, []string{"is no file"}},
-		"no log":                       {"wal verify " + dir, exitFailed, []string{"holds no segment files"}},
-		"log of a file":                {"wal verify " + empty, exitFailed, []string{"is a file", "danube segment verify"}},
-		"no configuration":             {"config check " + dir + "/none", exitUsage, []string{"no such file"}},
-		"unknown shell":                {"completion tcsh", exitUsage, []string{"bash, zsh, fish, powershell"}},
-		"bench too small":              {"bench produce t --size 8", exitUsage, []string{"--size 8: is not between"}},
-		"bench two ends":               {"bench produce t --count 1 --duration 1s", exitUsage, []string{"exclude each other"}},
-		"bench without rate":           {"bench latency t --rate 0", exitUsage, []string{"--rate 0"}},
-		"bench many exclusive":         {"bench consume t --consumers 2", exitUsage, []string{"--type shared has many"}},
+		"help":                         {"", fail.Done, nil},
+		"version":                      {"version", fail.Done, nil},
+		"unknown command":              {"prodcue x", fail.Usage, []string{`danube: unknown command "prodcue"`, "hint: did you mean danube produce?"}},
+		"unknown nested command":       {"topic lsit", fail.Usage, []string{`danube: unknown command "topic lsit"`, "did you mean danube topic list?"}},
+		"far from any command":         {"frobnicate", fail.Usage, []string{"danube --help lists the commands"}},
+		"group alone":                  {"subscription", fail.Usage, []string{"subscription: a command is missing", "create, delete, describe"}},
+		"unknown flag":                 {"topic create t --partitons 3", fail.Usage, []string{"topic create: unknown flag --partitons", "did you mean --partitions?"}},
+		"unknown short flag":           {"consume t -z", fail.Usage, []string{"consume: unknown flag -z"}},
+		"argument missing":             {"topic describe", fail.Usage, []string{"topic describe: TOPIC is missing"}},
+		"argument too many":            {"topic describe a b", fail.Usage, []string{`"b" is one argument too many`}},
+		"bad number":                   {"produce t --count -5", fail.Usage, []string{`--count -5: "-5" is no whole number`}},
+		"bad size":                     {"produce t --count 1 --size 4kb", fail.Usage, []string{`did you mean 4KiB?`}},
+		"bad duration":                 {"consume t --timeout soon", fail.Usage, []string{`"soon" is no duration`}},
+		"bad choice":                   {"consume t -o xml", fail.Usage, []string{"is not one of text, json, raw"}},
+		"bad position":                 {"consume t --from yesterday", fail.Usage, []string{"--from:", "latest, earliest, an offset"}},
+		"bad name":                     {"topic create a/b", fail.Usage, []string{"allowed are letters, digits"}},
+		"partition where a topic goes": {"topic delete t:3 --yes", fail.Usage, []string{"t:3 names one partition; the whole topic is /default/t"}},
+		"no partition to resolve":      {"topic resolve t --lost", fail.Usage, []string{"names no partition"}},
+		"how to resolve":               {"topic resolve t:0", fail.Usage, []string{"--lost, --accept-gap and --adopt"}},
+		"two ways to resolve":          {"topic resolve t:0 --lost --adopt", fail.Usage, []string{"exclude each other"}},
+		"truncate before what":         {"topic truncate t", fail.Usage, []string{"--before is missing"}},
+		"reset to what":                {"subscription reset t s", fail.Usage, []string{"--to is missing"}},
+		"nothing to set":               {"topic set t", fail.Usage, []string{"nothing to change"}},
+		"size without count":           {"produce t --size 1KiB", fail.Usage, []string{"--size needs --count"}},
+		"file and count":               {"produce t --file x --count 1", fail.Usage, []string{"exclude each other"}},
+		"reader with consumer flags":   {"consume t --no-ack", fail.Usage, []string{"--no-ack needs a subscription: -s NAME"}},
+		"durability of what is lost":   {"topic create t --reliable=false --durability local", fail.Usage, []string{"keeps nothing"}},
+		"bad property":                 {"produce t m --property k", fail.Usage, []string{"name=value"}},
+		"bad address":                  {"--broker :x topic list", fail.Usage, []string{"--broker:"}},
+		"no broker":                    {"--broker " + closed + " topic list", fail.Failed, []string{"connect to " + closed + ": connection refused", "hint: `danube standalone` starts a broker"}},
+		"no broker to produce to":      {"--broker " + closed + " produce t m", fail.Failed, []string{"connection refused"}},
+		"nobody to confirm":            {"topic delete t", fail.Usage, []string{"standard input is no terminal", "--yes"}},
+		"no file to produce":           {"produce t --file " + dir + "/none", fail.Failed, []string{"no such file"}},
+		"no segment":                   {"segment verify " + dir + "/none.seg", fail.Failed, []string{"verify segment:", "no such file"}},
+		"an empty segment":             {"segment verify " + empty, fail.Failed, []string{"problem"}},
+		"a folder as segment":          {"segment dump " + dir, fail.Failed, []string{"is no file"}},
+		"no log":                       {"wal verify " + dir, fail.Failed, []string{"holds no segment files"}},
+		"log of a file":                {"wal verify " + empty, fail.Failed, []string{"is a file", "danube segment verify"}},
+		"no configuration":             {"config check " + dir + "/none", fail.Usage, []string{"no such file"}},
+		"unknown shell":                {"completion tcsh", fail.Usage, []string{"bash, zsh, fish, powershell"}},
+		"bench too small":              {"bench produce t --size 8", fail.Usage, []string{"--size 8: is not between"}},
+		"bench two ends":               {"bench produce t --count 1 --duration 1s", fail.Usage, []string{"exclude each other"}},
+		"bench without rate":           {"bench latency t --rate 0", fail.Usage, []string{"--rate 0"}},
+		"bench many exclusive":         {"bench consume t --consumers 2", fail.Usage, []string{"--type shared has many"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShell()
@@ -103,7 +105,7 @@ func closedPort(t *testing.T) string {
 func TestCompletionScripts(t *testing.T) {
 	for _, sh := range []string{"bash", "zsh", "fish", "powershell"} {
 		s := newShell()
-		if code := s.call(t, "completion", sh); code != exitDone || !strings.Contains(s.out.String(), "danube") {
+		if code := s.call(t, "completion", sh); code != fail.Done || !strings.Contains(s.out.String(), "danube") {
 			t.Errorf("completion %s: exit code %d, %d bytes", sh, code, s.out.Len())
 		}
 	}

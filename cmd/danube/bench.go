@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/cmd/danube/bench"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 )
 
 // bench is `danube bench`.
@@ -29,7 +31,7 @@ func (a *app) benchSurroundings() bench.Surroundings {
 // benchSize checks the size of a message.
 func benchSize(size int64) error {
 	if size < bench.StampSize || size > int64(messageLimit()) {
-		return usagef("--size %d: is not between %d and %d", size, bench.StampSize, messageLimit())
+		return fail.Usagef("--size %d: is not between %d and %d", size, bench.StampSize, messageLimit())
 	}
 	return nil
 }
@@ -59,9 +61,9 @@ func (a *app) benchProduce() *cobra.Command {
 		}
 		switch {
 		case l.Count > 0 && l.Duration > 0:
-			return usagef("bench produce: --count and --duration exclude each other")
+			return fail.Usagef("bench produce: --count and --duration exclude each other")
 		case l.Window < 1 || l.Connections < 1 || l.Topics < 1:
-			return usagef("bench produce: --window, --connections and --topics begin at 1")
+			return fail.Usagef("bench produce: --window, --connections and --topics begin at 1")
 		case l.Count == 0 && l.Duration == 0:
 			l.Count = 1_000_000
 		}
@@ -76,15 +78,15 @@ func (a *app) benchProduce() *cobra.Command {
 func (a *app) runBenchProduce(ctx context.Context, l bench.Load, asJSON bool) error {
 	run, err := l.Open(ctx, a.benchSurroundings())
 	if err != nil {
-		return failed(err, "bench produce")
+		return fail.Doing(err, "bench produce")
 	}
 	defer run.Close()
 	result, err := run.Publish(ctx)
 	if err != nil {
-		return failed(err, "bench produce")
+		return fail.Doing(err, "bench produce")
 	}
 	if result.Errors, err = run.ReadBack(ctx); err != nil {
-		return failed(err, "bench produce: read back")
+		return fail.Doing(err, "bench produce: read back")
 	}
 	return a.printBench(result, "from handing over to acknowledgement", asJSON)
 }
@@ -109,10 +111,10 @@ func (a *app) benchConsume() *cobra.Command {
 			return err
 		}
 		if *consumers < 1 || *consumers > 10_000 {
-			return usagef("--consumers %d: is not between 1 and 10000", *consumers)
+			return fail.Usagef("--consumers %d: is not between 1 and 10000", *consumers)
 		}
 		if *consumers > 1 && kind.value == "exclusive" {
-			return usagef("--consumers %d: an exclusive subscription has one; --type shared has many", *consumers)
+			return fail.Usagef("--consumers %d: an exclusive subscription has one; --type shared has many", *consumers)
 		}
 		d := bench.Drain{Topic: name, Type: parseSubscriptionType(kind.value), Count: *count, Consumers: int(*consumers)}
 		return a.runBenchConsume(cmd.Context(), d, output.value == "json")
@@ -128,14 +130,14 @@ func (a *app) runBenchConsume(ctx context.Context, d bench.Drain, asJSON bool) e
 	defer c.Close()
 	reading, err := d.Open(ctx, c, a.benchSurroundings())
 	if short, ok := errors.AsType[*bench.ShortError](err); ok {
-		err = withHint(err, "danube bench produce %s adds some", short.Topic)
+		err = fail.WithHint(err, "danube bench produce %s adds some", short.Topic)
 	}
 	if err != nil {
-		return explained(failed(err, "bench consume"), d.Topic)
+		return explained(fail.Doing(err, "bench consume"), d.Topic)
 	}
 	result, err := reading.Run(ctx)
 	if err != nil {
-		return failed(err, "bench consume")
+		return fail.Doing(err, "bench consume")
 	}
 	return a.printBench(result, "how long each message was waited for", asJSON)
 }
@@ -159,9 +161,9 @@ func (a *app) benchLatency() *cobra.Command {
 		}
 		switch {
 		case *rate < 1 || *rate > 10_000_000:
-			return usagef("--rate %d: is not between 1 and 10000000", *rate)
+			return fail.Usagef("--rate %d: is not between 1 and 10000000", *rate)
 		case *duration < 10*time.Millisecond:
-			return usagef("--duration %v: is less than 10ms", *duration)
+			return fail.Usagef("--duration %v: is less than 10ms", *duration)
 		}
 		if _, err := topicName(args[0]); err != nil {
 			return err
@@ -186,7 +188,7 @@ func (a *app) runBenchLatency(ctx context.Context, b bench.Beat, asJSON bool) er
 	defer receiving.Close()
 	result, err := b.Run(ctx, sending, receiving, a.benchSurroundings())
 	if err != nil {
-		return failed(err, "bench latency")
+		return fail.Doing(err, "bench latency")
 	}
 	return a.printBench(result, "from the time a message was due until the consumer had it", asJSON)
 }
@@ -195,22 +197,22 @@ func (a *app) runBenchLatency(ctx context.Context, b bench.Beat, asJSON bool) er
 func (a *app) printBench(r bench.Result, what string, asJSON bool) error {
 	var err error
 	if asJSON {
-		err = printJSON(a.out, r)
+		err = render.JSON(a.out, r)
 	} else {
 		err = benchTable(a.out, r, what)
 	}
 	if err == nil && r.Errors > 0 {
-		return fmt.Errorf("bench: %s in what was read back", plural(r.Errors, "error"))
+		return fmt.Errorf("bench: %s in what was read back", render.Plural(r.Errors, "error"))
 	}
 	return err
 }
 
 func benchTable(w io.Writer, r bench.Result, what string) error {
 	us := func(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) + " µs" }
-	t := table{header: []string{"messages", "size", "seconds", "messages/s", "p50", "p99", "p99.9", "max", "errors"}}
-	t.add(grouped(r.Messages), roughSize(r.Bytes), strconv.FormatFloat(r.Seconds, 'f', 3, 64), grouped(int64(r.Rate)),
+	t := render.Table{Header: []string{"messages", "size", "seconds", "messages/s", "p50", "p99", "p99.9", "max", "errors"}}
+	t.Add(render.Grouped(r.Messages), render.Size(r.Bytes), strconv.FormatFloat(r.Seconds, 'f', 3, 64), render.Grouped(int64(r.Rate)),
 		us(r.P50), us(r.P99), us(r.P999), us(r.Max), strconv.FormatInt(r.Errors, 10))
-	if err := t.print(w); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "times are %s\n", what)

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -28,15 +30,15 @@ func (a *app) brokerList() *cobra.Command {
 
 // brokerTable prints brokers for a person.
 func brokerTable(w io.Writer, brokers []protocol.BrokerStatus) error {
-	t := table{header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies"}}
+	t := render.Table{Header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies"}}
 	for _, b := range byName(brokers) {
 		state := b.State
 		if b.Reason != "" {
 			state += ": " + b.Reason
 		}
-		t.add(b.Name, b.Address, state, seen(b.Gossip), votes(b), strconv.Itoa(b.Partitions), strconv.Itoa(b.OnlyCopies))
+		t.Add(b.Name, b.Address, state, seen(b.Gossip), votes(b), strconv.Itoa(b.Partitions), strconv.Itoa(b.OnlyCopies))
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 // seen is what gossip says of a broker, - where it says nothing.
@@ -52,7 +54,7 @@ func votes(b protocol.BrokerStatus) string {
 	if b.Leader {
 		return "leads"
 	}
-	return yesNo(b.Voter)
+	return render.YesNo(b.Voter)
 }
 
 func (a *app) brokerDescribe() *cobra.Command {
@@ -62,10 +64,10 @@ func (a *app) brokerDescribe() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		d, err := ask(cmd.Context(), a, (*client.Admin).BrokerDescribe, protocol.BrokerArgs{Broker: args[0]})
 		if err != nil {
-			return failed(withNames(err), "describe broker %s", args[0])
+			return fail.Doing(withNames(err), "describe broker %s", args[0])
 		}
 		if output.value == "json" {
-			return printJSON(a.out, d)
+			return render.JSON(a.out, d)
 		}
 		return describeBroker(a.out, *d, *all)
 	}
@@ -75,8 +77,8 @@ func (a *app) brokerDescribe() *cobra.Command {
 // withNames adds to the error of a command that names a broker how to find the names.
 func withNames(err error) error {
 	e, answered := errors.AsType[*protocol.Error](err)
-	if answered && hintOf(err) == "" && (e.Code == protocol.CodeBadRequest || e.Code == protocol.CodeBadName) {
-		return withHint(err, "`danube broker list` names the brokers")
+	if answered && fail.HintOf(err) == "" && (e.Code == protocol.CodeBadRequest || e.Code == protocol.CodeBadName) {
+		return fail.WithHint(err, "`danube broker list` names the brokers")
 	}
 	return err
 }
@@ -92,30 +94,30 @@ func describeBroker(w io.Writer, d protocol.BrokerDescription, all bool) error {
 	if all {
 		fmt.Fprintf(w, "store        %s\nincarnation  %d\napplied      %d\n", d.Store, d.Incarnation, d.Applied)
 	}
-	fmt.Fprintf(w, "owns         %s\nonly copies  %s\n", plural(d.Partitions, "partition"), plural(d.OnlyCopies, "range"))
+	fmt.Fprintf(w, "owns         %s\nonly copies  %s\n", render.Plural(d.Partitions, "partition"), render.Plural(d.OnlyCopies, "range"))
 	if len(d.Only) > 0 {
-		t := table{header: []string{"topic", "offsets", "status"}}
+		t := render.Table{Header: []string{"topic", "offsets", "status"}}
 		for _, r := range d.Only {
-			span := offsets(r.Start, r.End)
+			span := render.Offsets(r.Start, r.End)
 			if r.Status == "OPEN" {
-				span = u64(r.Start) + "-" // it grows; the end that others know is an old one
+				span = render.U64(r.Start) + "-" // it grows; the end that others know is an old one
 			}
-			t.add(partitionName(r.Topic, r.Partition), span, rangeStatus(r.Status))
+			t.Add(partitionName(r.Topic, r.Partition), span, rangeStatus(r.Status))
 		}
 		fmt.Fprintln(w, "\nlies nowhere else:")
-		if err := t.print(w); err != nil {
+		if err := t.Print(w); err != nil {
 			return err
 		}
 	}
 	if !all || len(d.Owned) == 0 {
 		return nil
 	}
-	t := table{header: []string{"topic", "epoch", "state"}}
+	t := render.Table{Header: []string{"topic", "epoch", "state"}}
 	for _, p := range d.Owned {
-		t.add(partitionName(p.Topic, p.Partition), u64(p.Epoch), p.State)
+		t.Add(partitionName(p.Topic, p.Partition), render.U64(p.Epoch), p.State)
 	}
 	fmt.Fprintln(w, "\nowned:")
-	return t.print(w)
+	return t.Print(w)
 }
 
 // partitionName is TOPIC:N.
@@ -133,7 +135,7 @@ func (a *app) act(cmd *cobra.Command, verb, done string, do func(*client.Admin, 
 	cmd.Args = wantArgs("BROKER")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := tell(cmd.Context(), a, do, protocol.BrokerArgs{Broker: args[0]}); err != nil {
-			return failed(withNames(err), "%s broker %s", verb, args[0])
+			return fail.Doing(withNames(err), "%s broker %s", verb, args[0])
 		}
 		return a.saidDone(args[0], done, output.value == "json")
 	}
@@ -143,7 +145,7 @@ func (a *app) act(cmd *cobra.Command, verb, done string, do func(*client.Admin, 
 // saidDone prints what became of a broker.
 func (a *app) saidDone(broker, done string, asJSON bool) error {
 	if asJSON {
-		return printJSON(a.out, brokerDone{broker, done})
+		return render.JSON(a.out, brokerDone{broker, done})
 	}
 	_, err := fmt.Fprintf(a.out, "broker %s: %s\n", broker, done)
 	return err
@@ -175,14 +177,14 @@ func (a *app) brokerRemove() *cobra.Command {
 		if !*yes {
 			d, err := c.Admin().BrokerDescribe(cmd.Context(), protocol.BrokerArgs{Broker: args[0]})
 			if err != nil {
-				return failed(withNames(err), "remove broker %s", args[0])
+				return fail.Doing(withNames(err), "remove broker %s", args[0])
 			}
 			if err := a.confirm(false, removal(*d, *lose)); err != nil {
 				return err
 			}
 		}
 		if err := c.Admin().BrokerRemove(cmd.Context(), protocol.BrokerArgs{Broker: args[0], Lose: *lose}); err != nil {
-			return failed(stillNeeded(withNames(err), args[0]), "remove broker %s", args[0])
+			return fail.Doing(stillNeeded(withNames(err), args[0]), "remove broker %s", args[0])
 		}
 		return a.saidDone(args[0], "removed", output.value == "json")
 	}
@@ -193,15 +195,15 @@ func (a *app) brokerRemove() *cobra.Command {
 func removal(d protocol.BrokerDescription, lose bool) string {
 	q := "remove broker " + d.Name + " (" + d.State + ") for good"
 	if lose && d.OnlyCopies > 0 {
-		q += fmt.Sprintf(" and give up %s whose only copy is there", plural(d.OnlyCopies, "range"))
+		q += fmt.Sprintf(" and give up %s whose only copy is there", render.Plural(d.OnlyCopies, "range"))
 	}
 	return q
 }
 
 // stillNeeded adds what to do when a removal is refused because something is only there.
 func stillNeeded(err error, broker string) error {
-	if e, answered := errors.AsType[*protocol.Error](err); answered && hintOf(err) == "" && !e.Code.Meaning().Retriable {
-		return withHint(err, "`danube broker drain %s` moves everything away first; if its disk is gone, --lose gives up what lies only there", broker)
+	if e, answered := errors.AsType[*protocol.Error](err); answered && fail.HintOf(err) == "" && !e.Code.Meaning().Retriable {
+		return fail.WithHint(err, "`danube broker drain %s` moves everything away first; if its disk is gone, --lose gives up what lies only there", broker)
 	}
 	return err
 }

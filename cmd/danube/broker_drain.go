@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 )
@@ -35,7 +37,7 @@ func (a *app) brokerDrain() *cobra.Command {
 		defer c.Close()
 		arg := protocol.BrokerArgs{Broker: args[0]}
 		if err := c.Admin().BrokerDrain(cmd.Context(), arg); err != nil {
-			return failed(withNames(err), "drain broker %s", args[0])
+			return fail.Doing(withNames(err), "drain broker %s", args[0])
 		}
 		if *noWait {
 			return a.saidDone(args[0], "draining", output.value == "json")
@@ -47,7 +49,7 @@ func (a *app) brokerDrain() *cobra.Command {
 		defer cancel()
 		left, err := a.awaitDrained(ctx, c.Admin(), arg)
 		if err != nil {
-			return failed(notDrained(ctx, err, left, *timeout), "drain broker %s", args[0])
+			return fail.Doing(notDrained(ctx, err, left, *timeout), "drain broker %s", args[0])
 		}
 		return a.saidDone(args[0], "drained", output.value == "json")
 	}
@@ -71,7 +73,7 @@ func (a *app) awaitDrained(ctx context.Context, admin *client.Admin, arg protoco
 			return left, nil
 		case "draining":
 		default:
-			return left, withHint(fmt.Errorf("the broker is %s now, no longer draining", d.State), "`danube cluster status` tells what is not well")
+			return left, fail.WithHint(fmt.Errorf("the broker is %s now, no longer draining", d.State), "`danube cluster status` tells what is not well")
 		}
 		if n := d.Partitions + d.OnlyCopies; n > most || bar == nil {
 			bar.done()
@@ -106,17 +108,17 @@ func notDrained(ctx context.Context, err error, left *protocol.BrokerDescription
 	if left != nil {
 		rest = remaining(*left)
 	}
-	code, why := exitFailed, "interrupted"
+	code, why := fail.Failed, "interrupted"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		code, why = exitTimedOut, "not done after "+settings.FormatDuration(timeout)
+		code, why = fail.TimedOut, "not done after "+settings.FormatDuration(timeout)
 	}
-	err = &failure{code: code, err: fmt.Errorf("%s: %s", why, rest)}
-	return withHint(err, "the drain goes on; `danube broker describe` tells how far it is, `danube broker activate` ends it")
+	err = fail.With(code, fmt.Errorf("%s: %s", why, rest))
+	return fail.WithHint(err, "the drain goes on; `danube broker describe` tells how far it is, `danube broker activate` ends it")
 }
 
 // remaining is what a drain has yet to do, in words.
 func remaining(d protocol.BrokerDescription) string {
-	s := plural(d.Partitions, "partition") + " to move, " + plural(d.OnlyCopies, "range") + " to copy"
+	s := render.Plural(d.Partitions, "partition") + " to move, " + render.Plural(d.OnlyCopies, "range") + " to copy"
 	if d.Reason != "" {
 		s += " (" + d.Reason + ")"
 	}

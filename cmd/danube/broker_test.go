@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -48,14 +49,14 @@ func TestDrainWaitsUntilDrained(t *testing.T) {
 		return d, nil
 	})
 	s := b.shell()
-	if code := s.call(t, "broker", "drain", "n3"); code != exitDone || s.out.String() != "broker n3: drained\n" || s.err.Len() > 0 {
+	if code := s.call(t, "broker", "drain", "n3"); code != fail.Done || s.out.String() != "broker n3: drained\n" || s.err.Len() > 0 {
 		t.Errorf("exit code %d, says %q and %q", code, s.out.String(), s.err.String())
 	}
 	if asked != 2 {
 		t.Errorf("asked %d times", asked)
 	}
 	s = b.shell()
-	if code := s.call(t, "broker", "drain", "n3", "--no-wait", "-o", "json"); code != exitDone || !strings.Contains(s.out.String(), `"done": "draining"`) || asked != 2 {
+	if code := s.call(t, "broker", "drain", "n3", "--no-wait", "-o", "json"); code != fail.Done || !strings.Contains(s.out.String(), `"done": "draining"`) || asked != 2 {
 		t.Errorf("--no-wait: exit code %d after %d questions, says %q", code, asked, s.out.String())
 	}
 }
@@ -70,7 +71,7 @@ func TestDrainThatEndsOtherwise(t *testing.T) {
 		return protocol.BrokerDescription{BrokerStatus: protocol.BrokerStatus{Name: "n3", State: state, Partitions: 2, OnlyCopies: 1, Reason: "n2 is full"}}, nil
 	})
 	s := b.shell()
-	if code := s.call(t, "broker", "drain", "n3", "--timeout", "50ms"); code != exitTimedOut {
+	if code := s.call(t, "broker", "drain", "n3", "--timeout", "50ms"); code != fail.TimedOut {
 		t.Errorf("exit code %d", code)
 	}
 	for _, want := range []string{"not done after 50ms: 2 partitions to move, 1 range to copy (n2 is full)", "the drain goes on", "danube broker activate"} {
@@ -79,12 +80,12 @@ func TestDrainThatEndsOtherwise(t *testing.T) {
 		}
 	}
 	s = b.shell()
-	if code := s.run(interrupted(t), []string{"broker", "drain", "n3"}); code != exitFailed {
+	if code := s.run(interrupted(t), []string{"broker", "drain", "n3"}); code != fail.Failed {
 		t.Errorf("interrupted: exit code %d", code)
 	}
 	state = "lost"
 	s = b.shell()
-	if code := s.call(t, "broker", "drain", "n3"); code != exitFailed || !strings.Contains(s.err.String(), "the broker is lost now") {
+	if code := s.call(t, "broker", "drain", "n3"); code != fail.Failed || !strings.Contains(s.err.String(), "the broker is lost now") {
 		t.Errorf("exit code %d, says %q", code, s.err.String())
 	}
 }
@@ -106,11 +107,11 @@ func TestRemoveAsksAndSaysWhatHelps(t *testing.T) {
 		code int
 		says string
 	}{
-		"n3":              {exitUsage, "remove broker n3 (lost) for good asks for confirmation"},
-		"n3 --lose":       {exitUsage, "and give up 1 range whose only copy is there"},
-		"n3 --yes":        {exitFailed, "`danube broker drain n3` moves everything away first"},
-		"n9":              {exitFailed, "`danube broker list` names the brokers"},
-		"n3 --lose --yes": {exitDone, "broker n3: removed\n"},
+		"n3":              {fail.Usage, "remove broker n3 (lost) for good asks for confirmation"},
+		"n3 --lose":       {fail.Usage, "and give up 1 range whose only copy is there"},
+		"n3 --yes":        {fail.Failed, "`danube broker drain n3` moves everything away first"},
+		"n9":              {fail.Failed, "`danube broker list` names the brokers"},
+		"n3 --lose --yes": {fail.Done, "broker n3: removed\n"},
 	} {
 		s := b.shell()
 		if code := s.call(t, append([]string{"broker", "remove"}, strings.Fields(args)...)...); code != c.code || !strings.Contains(s.out.String()+s.err.String(), c.says) {
@@ -206,20 +207,20 @@ func TestSnapshotAndRestore(t *testing.T) {
 	})
 	file := filepath.Join(t.TempDir(), "snap")
 	s := b.shell()
-	if code := s.call(t, "cluster", "snapshot", file); code != exitDone {
+	if code := s.call(t, "cluster", "snapshot", file); code != fail.Done {
 		t.Fatalf("exit code %d: %s", code, s.err.String())
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, whole) {
 		t.Errorf("the file has %d bytes, %v", len(got), err)
 	}
-	if code := b.shell().call(t, "cluster", "snapshot", file); code != exitUsage {
+	if code := b.shell().call(t, "cluster", "snapshot", file); code != fail.Usage {
 		t.Errorf("a file was replaced unasked: exit code %d", code)
 	}
-	if code := b.shell().call(t, "cluster", "restore", file); code != exitUsage || restored != nil {
+	if code := b.shell().call(t, "cluster", "restore", file); code != fail.Usage || restored != nil {
 		t.Errorf("restored unasked: exit code %d", code)
 	}
 	s = b.shell()
-	if code := s.call(t, "cluster", "restore", file, "--yes"); code != exitDone || !bytes.Equal(restored, whole) {
+	if code := s.call(t, "cluster", "restore", file, "--yes"); code != fail.Done || !bytes.Equal(restored, whole) {
 		t.Errorf("exit code %d after %d bytes: %s", code, len(restored), s.err.String())
 	}
 	if want := "not served any more: 3 topics\n  /default/new\n  /default/newer\n  and 1 more\n"; !strings.Contains(s.out.String(), want) {
@@ -243,7 +244,7 @@ func TestSnapshotThatFailsLeavesNothing(t *testing.T) {
 	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code := b.shell().call(t, "cluster", "snapshot", file, "--yes"); code != exitFailed {
+	if code := b.shell().call(t, "cluster", "snapshot", file, "--yes"); code != fail.Failed {
 		t.Errorf("exit code %d", code)
 	}
 	if left, err := filepath.Glob(file + "*"); err != nil || len(left) != 1 {
@@ -270,12 +271,12 @@ func TestMoveSaysWhereTo(t *testing.T) {
 		return exampleMoved(), nil
 	})
 	s := b.shell()
-	if code := s.call(t, "topic", "move", "orders:2", "--to", "n3"); code != exitDone {
+	if code := s.call(t, "topic", "move", "orders:2", "--to", "n3"); code != fail.Done {
 		t.Fatalf("exit code %d: %s", code, s.err.String())
 	}
 	golden(t, "topic-move.txt", s.out.Bytes())
 	s = b.shell()
-	if code := s.call(t, "topic", "move", "orders:2", "--to", "n9"); code != exitFailed || !strings.Contains(s.err.String(), "danube broker list") {
+	if code := s.call(t, "topic", "move", "orders:2", "--to", "n9"); code != fail.Failed || !strings.Contains(s.err.String(), "danube broker list") {
 		t.Errorf("exit code %d, says %q", code, s.err.String())
 	}
 }
@@ -290,7 +291,7 @@ func TestMoveThatTakesTooLong(t *testing.T) {
 		return exampleMoved(), nil
 	})
 	s := b.shell()
-	if code := s.call(t, "topic", "move", "orders:2", "--to", "n3", "--timeout", "120ms"); code != exitTimedOut {
+	if code := s.call(t, "topic", "move", "orders:2", "--to", "n3", "--timeout", "120ms"); code != fail.TimedOut {
 		t.Errorf("exit code %d", code)
 	}
 	for _, want := range []string{"not done after 120ms", "is not served", "danube topic describe /default/orders:2"} {
@@ -300,7 +301,7 @@ func TestMoveThatTakesTooLong(t *testing.T) {
 	}
 	hang, tries = false, 0
 	s = b.shell()
-	if code := s.call(t, "topic", "move", "orders:2", "--to", "n3", "--timeout", "0s"); code != exitDone {
+	if code := s.call(t, "topic", "move", "orders:2", "--to", "n3", "--timeout", "0s"); code != fail.Done {
 		t.Errorf("without a limit: exit code %d, says %q", code, s.err.String())
 	}
 }
@@ -314,7 +315,7 @@ func TestBrokerThatDoesNotAnswer(t *testing.T) {
 	defer ln.Close()
 	s := newShell("DANUBE_BROKER=" + ln.Addr().String())
 	_, err = s.dialFor(t.Context(), 50*time.Millisecond)
-	if code := report(&s.err, err); code != exitFailed {
+	if code := fail.Report(&s.err, err); code != fail.Failed {
 		t.Errorf("exit code %d", code)
 	}
 	for _, want := range []string{"timed out", "/readyz"} {

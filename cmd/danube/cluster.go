@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -50,12 +51,12 @@ func printStatus(w io.Writer, s protocol.Status) error {
 	if s.History > 0 {
 		fmt.Fprintf(w, ", history %d", s.History)
 	}
-	fmt.Fprintf(w, "\nanswered    %s (%s)\nleader      %s\nready       %s\ntopics      %s\n", s.Broker, s.Release, leader, yesNo(s.Ready), grouped(s.Topics))
+	fmt.Fprintf(w, "\nanswered    %s (%s)\nleader      %s\nready       %s\ntopics      %s\n", s.Broker, s.Release, leader, render.YesNo(s.Ready), render.Grouped(s.Topics))
 	if s.Durability != "" {
 		fmt.Fprintf(w, "durability  %s\n", strings.TrimPrefix(s.Durability, "durability "))
 	}
 	if s.Moving > 0 {
-		fmt.Fprintf(w, "moving      %s\n", plural(s.Moving, "partition"))
+		fmt.Fprintf(w, "moving      %s\n", render.Plural(s.Moving, "partition"))
 	}
 	for _, reason := range s.Degraded {
 		fmt.Fprintf(w, "degraded    %s\n", reason)
@@ -67,15 +68,15 @@ func printStatus(w io.Writer, s protocol.Status) error {
 		fmt.Fprintf(w, "hint        %s\n", hint)
 	}
 	fmt.Fprintln(w)
-	t := table{header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies", "applied"}}
+	t := render.Table{Header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies", "applied"}}
 	for _, b := range byName(s.Brokers) {
 		state := b.State
 		if b.Reason != "" {
 			state += ": " + b.Reason
 		}
-		t.add(b.Name, b.Address, state, seen(b.Gossip), votes(b), fmt.Sprint(b.Partitions), fmt.Sprint(b.OnlyCopies), u64(b.Applied))
+		t.Add(b.Name, b.Address, state, seen(b.Gossip), votes(b), fmt.Sprint(b.Partitions), fmt.Sprint(b.OnlyCopies), render.U64(b.Applied))
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 // lagging is how many entries of the metadata a broker may be behind before it is said.
@@ -157,9 +158,9 @@ func brokerUnwell(b protocol.BrokerStatus, newest uint64) string {
 	case b.Gossip == "suspect" || b.Gossip == "dead":
 		return fmt.Sprintf("%s is suspected: it does not answer gossip; its topics move when its lease is over", b.Name)
 	case b.State == "draining":
-		return fmt.Sprintf("%s is draining: %s to move, %s to copy", b.Name, plural(b.Partitions, "partition"), plural(b.OnlyCopies, "range"))
+		return fmt.Sprintf("%s is draining: %s to move, %s to copy", b.Name, render.Plural(b.Partitions, "partition"), render.Plural(b.OnlyCopies, "range"))
 	case b.Applied > 0 && newest-b.Applied > lagging:
-		return fmt.Sprintf("%s lags: %s entries of the metadata behind", b.Name, grouped(newest-b.Applied))
+		return fmt.Sprintf("%s lags: %s entries of the metadata behind", b.Name, render.Grouped(newest-b.Applied))
 	}
 	return ""
 }

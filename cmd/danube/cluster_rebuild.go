@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/storage"
@@ -67,7 +69,7 @@ func (a *app) clusterRebuild() *cobra.Command {
 	output := addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *from == "" {
-			return usagef("cluster rebuild: --from is missing")
+			return fail.Usagef("cluster rebuild: --from is missing")
 		}
 		o, err := a.offline(cmd, *file)
 		if err != nil {
@@ -81,7 +83,7 @@ func (a *app) clusterRebuild() *cobra.Command {
 			return fmt.Errorf("rebuild the metadata: %w", err)
 		}
 		if output.value == "json" {
-			return printJSON(a.out, rep)
+			return render.JSON(a.out, rep)
 		}
 		return printRebuilt(a.out, *rep)
 	}
@@ -95,7 +97,7 @@ func (o offline) holds(from string) error {
 		return fmt.Errorf("find %s: %w", from, err)
 	}
 	if abs != o.dir && abs != filepath.Join(o.dir, "wal") {
-		return withHint(usagef("cluster rebuild: the segments in %s are not those of the data directory %s", from, o.dir),
+		return fail.WithHint(fail.Usagef("cluster rebuild: the segments in %s are not those of the data directory %s", from, o.dir),
 			"--from %s --data-dir %s rebuilds from what lies there", from, from)
 	}
 	return nil
@@ -168,7 +170,7 @@ func rebuiltFrom(o offline, e storage.Evidence) (*rebuilt, state.Remains, error)
 		return nil, remains, fmt.Errorf("draw a nonce: %w", err)
 	}
 	if len(e.Partitions) == 0 {
-		return nil, remains, withHint(fmt.Errorf("%s holds no segments that can be read", o.dir), "the data directory of the broker is meant; an empty one needs no metadata: just start it")
+		return nil, remains, fail.WithHint(fmt.Errorf("%s holds no segments that can be read", o.dir), "the data directory of the broker is meant; an empty one needs no metadata: just start it")
 	}
 	topics := map[state.TopicID]*state.RemainsTopic{}
 	var order []state.TopicID
@@ -250,15 +252,15 @@ func printRebuilt(w io.Writer, r rebuilt) error {
 		fmt.Fprintf(w, "what was there is kept in %s\n", r.Kept)
 	}
 	fmt.Fprintln(w)
-	t := table{header: []string{"topic", "partition", "offsets", "goes on at", "files", "size", "missing"}}
+	t := render.Table{Header: []string{"topic", "partition", "offsets", "goes on at", "files", "size", "missing"}}
 	for _, p := range r.Partitions {
 		missing := ""
 		for _, m := range p.Missing {
-			missing += offsets(m.From, m.To) + " "
+			missing += render.Offsets(m.From, m.To) + " "
 		}
-		t.add(p.Topic, strconv.FormatUint(uint64(p.Partition), 10), offsets(p.First, p.End), u64(p.GoesOnAt), strconv.Itoa(p.Files), roughSize(p.Bytes), missing)
+		t.Add(p.Topic, strconv.FormatUint(uint64(p.Partition), 10), render.Offsets(p.First, p.End), render.U64(p.GoesOnAt), strconv.Itoa(p.Files), render.Size(p.Bytes), missing)
 	}
-	if err := t.print(w); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	if len(r.Problems) > 0 {

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
@@ -43,7 +45,7 @@ func addOfflineFlags(cmd *cobra.Command) (file *string) {
 func (a *app) offline(cmd *cobra.Command, file string) (offline, error) {
 	cfg, _, err := settings.Load(settings.Sources{File: a.configFile(file), Env: a.env, Flags: cmd.Flags()})
 	if err != nil {
-		return offline{}, &failure{code: exitUsage, err: err}
+		return offline{}, fail.With(fail.Usage, err)
 	}
 	o := offline{cluster: cfg.Cluster.Name, address: told(cfg, cfg.PeerPort)}
 	if o.address == "" {
@@ -97,7 +99,7 @@ func (a *app) clusterRecover() *cobra.Command {
 			return metaError(err, o)
 		}
 		if output.value == "json" {
-			return printJSON(a.out, recovered{o.dir, hex.EncodeToString(o.store[:]), o.address})
+			return render.JSON(a.out, recovered{o.dir, hex.EncodeToString(o.store[:]), o.address})
 		}
 		fmt.Fprintf(a.out, "broker %s (store %s) is the only voter, in a new history\n\n", o.name, o.store)
 		fmt.Fprintf(a.out, "may be missing: what was decided last and had not reached this broker\n"+
@@ -114,9 +116,9 @@ func metaError(err error, o offline) error {
 	_, damaged := errors.AsType[*meta.DamagedError](err)
 	switch {
 	case damaged:
-		return withHint(err, "`danube cluster rebuild --from %s --data-dir %s` makes the metadata anew from the segments", o.dir, o.dir)
+		return fail.WithHint(err, "`danube cluster rebuild --from %s --data-dir %s` makes the metadata anew from the segments", o.dir, o.dir)
 	case errors.Is(err, meta.ErrInUse):
-		return withHint(err, "the broker must be stopped")
+		return fail.WithHint(err, "the broker must be stopped")
 	}
 	return err
 }

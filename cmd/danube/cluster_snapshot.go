@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -50,12 +52,12 @@ func (a *app) clusterSnapshot() *cobra.Command {
 		}
 		n, err := a.saveSnapshot(cmd.Context(), args[0])
 		if err != nil {
-			return failed(err, "take a snapshot")
+			return fail.Doing(err, "take a snapshot")
 		}
 		if output.value == "json" {
-			return printJSON(a.out, snapshotDone{args[0], n})
+			return render.JSON(a.out, snapshotDone{args[0], n})
 		}
-		_, err = fmt.Fprintf(a.out, "snapshot of the metadata in %s (%s)\n", args[0], roughSize(n))
+		_, err = fmt.Fprintf(a.out, "snapshot of the metadata in %s (%s)\n", args[0], render.Size(n))
 		return err
 	}
 	return cmd
@@ -130,10 +132,10 @@ func (a *app) clusterRestore() *cobra.Command {
 		}
 		done, err := a.sendSnapshot(cmd.Context(), f)
 		if err != nil {
-			return failed(err, "restore %s", args[0])
+			return fail.Doing(err, "restore %s", args[0])
 		}
 		if output.value == "json" {
-			return printJSON(a.out, done)
+			return render.JSON(a.out, done)
 		}
 		return printRestored(a.out, done)
 	}
@@ -142,11 +144,11 @@ func (a *app) clusterRestore() *cobra.Command {
 
 // printRestored says what a restore did and which topics it took away.
 func printRestored(w io.Writer, d restoreDone) error {
-	_, err := fmt.Fprintf(w, "restored the metadata from %s (%s): a new history has begun\n", d.File, roughSize(d.Bytes))
+	_, err := fmt.Fprintf(w, "restored the metadata from %s (%s): a new history has begun\n", d.File, render.Size(d.Bytes))
 	if err != nil || d.Gone == 0 {
 		return err
 	}
-	fmt.Fprintf(w, "made after the snapshot, and not served any more: %s\n", plural(d.Gone, "topic"))
+	fmt.Fprintf(w, "made after the snapshot, and not served any more: %s\n", render.Plural(d.Gone, "topic"))
 	for _, name := range d.Vanished {
 		fmt.Fprintln(w, "  "+name)
 	}

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/danubemq/danube/cmd/danube/fail"
+)
 
 func (a *app) completion() *cobra.Command {
 	cmd := &cobra.Command{
@@ -24,7 +28,7 @@ func (a *app) completion() *cobra.Command {
 		case "powershell":
 			return root.GenPowerShellCompletionWithDesc(a.out)
 		}
-		return usagef("completion: %q is not one of bash, zsh, fish, powershell", args[0])
+		return fail.Usagef("completion: %q is not one of bash, zsh, fish, powershell", args[0])
 	}
 	return cmd
 }

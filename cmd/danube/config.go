@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 )
 
@@ -26,13 +28,13 @@ func (a *app) configCheck() *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		warnings, err := settings.Check(settings.Sources{File: args[0], Lenient: *lenient})
 		if output.value == "json" {
-			return errors.Join(printJSON(a.out, checkReport{args[0], err == nil, messages(err), warnings}), quietly(err, exitUsage))
+			return errors.Join(render.JSON(a.out, checkReport{args[0], err == nil, messages(err), warnings}), fail.Quietly(err, fail.Usage))
 		}
 		for _, w := range warnings {
 			a.noticef("danube: warning: %s", w)
 		}
 		if err != nil {
-			return &failure{code: exitUsage, err: err}
+			return fail.With(fail.Usage, err)
 		}
 		fmt.Fprintf(a.out, "%s: valid\n", args[0])
 		return nil
@@ -63,14 +65,6 @@ func messages(err error) []string {
 	return []string{err.Error()}
 }
 
-// quietly is the exit code without a text, for errors that were printed as part of the result.
-func quietly(err error, code int) error {
-	if err == nil {
-		return nil
-	}
-	return &failure{code: code, err: errQuiet}
-}
-
 func (a *app) configShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
@@ -84,19 +78,19 @@ func (a *app) configShow() *cobra.Command {
 		src := settings.Sources{File: a.configFile(*file), Env: a.env, Flags: cmd.Flags(), Lenient: *lenient}
 		all, warnings, err := settings.Show(src)
 		if err != nil {
-			return &failure{code: exitUsage, err: err}
+			return fail.With(fail.Usage, err)
 		}
 		for _, w := range warnings {
 			a.noticef("danube: warning: %s", w)
 		}
 		if output.value == "json" {
-			return printJSON(a.out, shownSettings{all})
+			return render.JSON(a.out, shownSettings{all})
 		}
-		t := table{header: []string{"key", "value", "from"}}
+		t := render.Table{Header: []string{"key", "value", "from"}}
 		for _, d := range all {
-			t.add(d.Key, d.Value, d.From)
+			t.Add(d.Key, d.Value, d.From)
 		}
-		return t.print(a.out)
+		return t.Print(a.out)
 	}
 	return cmd
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 )
@@ -55,7 +57,7 @@ func (a *app) consume() *cobra.Command {
 		if f.subscription == "" {
 			for _, name := range []string{"type", "no-ack", "consumer", "key-filter"} {
 				if fs.Changed(name) {
-					return usagef("consume: --%s needs a subscription: -s NAME", name)
+					return fail.Usagef("consume: --%s needs a subscription: -s NAME", name)
 				}
 			}
 		}
@@ -74,7 +76,7 @@ type feed struct {
 func (a *app) runConsume(ctx context.Context, topic string, f consumeFlags) error {
 	start, err := parsePosition(f.from, a.now())
 	if err != nil {
-		return usagef("--from: %w", err)
+		return fail.Usagef("--from: %w", err)
 	}
 	name, partition, err := topicPart(topic)
 	if err != nil {
@@ -93,11 +95,11 @@ func (a *app) runConsume(ctx context.Context, topic string, f consumeFlags) erro
 	defer c.Close()
 	source, err := a.openFeed(opening, c, topic, start, f)
 	if err != nil && errors.Is(context.Cause(opening), errTimeIsUp) && ctx.Err() == nil {
-		return &failure{code: exitTimedOut, err: fmt.Errorf("consume %s: not served within %s: %w", topic, settings.FormatDuration(*f.timeout), err),
-			hint: "`danube cluster status` tells who serves what"}
+		err = fail.With(fail.TimedOut, fmt.Errorf("consume %s: not served within %s: %w", topic, settings.FormatDuration(*f.timeout), err))
+		return fail.WithHint(err, "`danube cluster status` tells who serves what")
 	}
 	if err != nil {
-		return explained(failed(err, "consume %s", topic), name)
+		return explained(fail.Doing(err, "consume %s", topic), name)
 	}
 	if *f.timeout > 0 {
 		*f.timeout = max(*f.timeout-time.Since(began), time.Millisecond)
@@ -149,7 +151,7 @@ func (a *app) subscribe(ctx context.Context, c *client.Client, topic string, f c
 	consumer, err := c.Consumer(ctx, topic, cfg)
 	if errors.Is(err, &protocol.Error{Code: protocol.CodeWrongType}) {
 		if f.kindGiven {
-			return nil, withHint(err, "without --type the subscription is used as it is")
+			return nil, fail.WithHint(err, "without --type the subscription is used as it is")
 		}
 		d, describeErr := c.Admin().SubscriptionDescribe(ctx, protocol.SubArgs{Topic: name, Subscription: f.subscription})
 		if describeErr != nil {
@@ -272,10 +274,10 @@ func (a *app) ended(e ended) error {
 		if e.want == 0 {
 			return nil
 		}
-		return &failure{code: exitTimedOut, err: fmt.Errorf("consume %s: %w with %d of %s", e.where, err, e.got, plural(e.want, "message"))}
+		return fail.With(fail.TimedOut, fmt.Errorf("consume %s: %w with %d of %s", e.where, err, e.got, render.Plural(e.want, "message")))
 	}
 	if e.want > 0 && e.got < e.want {
-		return failed(err, "consume %s: %d of %s came", e.where, e.got, plural(e.want, "message"))
+		return fail.Doing(err, "consume %s: %d of %s came", e.where, e.got, render.Plural(e.want, "message"))
 	}
-	return failed(err, "consume %s", e.where)
+	return fail.Doing(err, "consume %s", e.where)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/faults"
 	"github.com/danubemq/danube/storage/disk"
 )
@@ -13,7 +14,7 @@ import (
 func (a *app) openFaults(bc *broker.Config) (ready string, done func(), err error) {
 	f, err := faults.Open(a.getenv("DANUBE_FAULTS"))
 	if err != nil {
-		return "", nil, usagef("DANUBE_FAULTS: %w", err)
+		return "", nil, fail.Usagef("DANUBE_FAULTS: %w", err)
 	}
 	bc.At, bc.Now, bc.FS = f.At, f.Now, f.Disk(disk.OS())
 	bc.Peers.LeaseCheckOff = f.LeaseOff

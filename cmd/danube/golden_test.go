@@ -3,12 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/bench"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
@@ -116,7 +116,7 @@ func TestGoldenJSON(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer
-			if err := printJSON(&b, v); err != nil {
+			if err := render.JSON(&b, v); err != nil {
 				t.Fatal(err)
 			}
 			if !json.Valid(b.Bytes()) || bytes.Contains(b.Bytes(), []byte("null")) {
@@ -167,28 +167,5 @@ func TestGoldenTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, name+".txt", b.Bytes())
-	}
-}
-
-// TestReportForm: what failed, why, the request and the hint, each on its line.
-func TestReportForm(t *testing.T) {
-	broker := &protocol.Error{Code: protocol.CodeLevelUnavailable, Text: "no write buffer", Hint: "set storage.write_buffer", Request: "n1-7"}
-	for name, c := range map[string]struct {
-		err  error
-		code int
-		want string
-	}{
-		"nothing":          {nil, exitDone, ""},
-		"plain":            {errors.New("why"), exitFailed, "danube: why\n"},
-		"hint":             {withHint(errors.New("why"), "do %s", "that"), exitFailed, "danube: why\n  hint: do that\n"},
-		"usage with hint":  {withHint(usagef("why"), "do that"), exitUsage, "danube: why\n  hint: do that\n"},
-		"of the broker":    {errors.Join(broker), exitFailed, "danube: no write buffer\n  request n1-7 (the broker's log has it too)\n  hint: set storage.write_buffer\n"},
-		"several":          {errors.Join(errors.New("a"), errors.New("b")), exitFailed, "danube: a\ndanube: b\n"},
-		"already said why": {quietly(errors.New("x"), exitUsage), exitUsage, ""},
-	} {
-		var b bytes.Buffer
-		if code := report(&b, c.err); code != c.code || b.String() != c.want {
-			t.Errorf("%s: %d and %q, want %d and %q", name, code, b.String(), c.code, c.want)
-		}
 	}
 }

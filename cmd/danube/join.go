@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/storage/disk"
@@ -99,12 +100,12 @@ func chooseName(given, dir string, alone bool, log *slog.Logger) (string, error)
 	if given == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return "", withHint(fmt.Errorf("find the host's name: %w", err), "--name names the broker")
+			return "", fail.WithHint(fmt.Errorf("find the host's name: %w", err), "--name names the broker")
 		}
 		given = host
 	}
 	if err := state.CheckName("broker", given); err != nil {
-		return "", withHint(&failure{code: exitUsage, err: err}, "--name names the broker")
+		return "", fail.WithHint(fail.With(fail.Usage, err), "--name names the broker")
 	}
 	return given, nil
 }

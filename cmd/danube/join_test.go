@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/danubemq/danube/cmd/danube/fail"
 )
 
 // syncBuffer is standard error of a broker in this process.
@@ -89,7 +91,7 @@ func (j *joining) ready(t *testing.T) map[string]string {
 func (j *joining) end(t *testing.T) {
 	t.Helper()
 	j.stop(errInterrupted)
-	if code := <-j.code; code != exitDone {
+	if code := <-j.code; code != fail.Done {
 		t.Errorf("stop: exit code %d\n%s", code, j.log.String())
 	}
 }
@@ -133,7 +135,7 @@ func TestThreeBrokersJoin(t *testing.T) {
 	}
 	s := newShell("DANUBE_BROKER=" + all[2])
 	s.app.now = time.Now
-	if code := s.call(t, "cluster", "status", "-o", "json"); code != exitDone || strings.Count(s.out.String(), `"store":`) != 3 {
+	if code := s.call(t, "cluster", "status", "-o", "json"); code != fail.Done || strings.Count(s.out.String(), `"store":`) != 3 {
 		t.Errorf("exit code %d, says\n%s%s", code, s.out.String(), s.err.String())
 	}
 	brokers[0].end(t)
@@ -146,7 +148,7 @@ func TestThreeBrokersJoin(t *testing.T) {
 func TestNameIsKept(t *testing.T) {
 	dir := t.TempDir()
 	b := startStandalone(t, dir)
-	b.danube(exitDone, "", "topic", "create", "t")
+	b.danube(fail.Done, "", "topic", "create", "t")
 	b.stop()
 	for _, c := range []struct{ given, want string }{{"", "n1"}, {"left", "left"}, {"", "left"}} {
 		args := freePorts("--data-dir", dir, "--gossip-port", "0")
@@ -160,7 +162,7 @@ func TestNameIsKept(t *testing.T) {
 		j.end(t)
 	}
 	s := newShell()
-	if code := s.call(t, append([]string{"join", "--name", "a b"}, freePorts("--data-dir", dir)...)...); code != exitUsage || !strings.Contains(s.err.String(), "--name names the broker") {
+	if code := s.call(t, append([]string{"join", "--name", "a b"}, freePorts("--data-dir", dir)...)...); code != fail.Usage || !strings.Contains(s.err.String(), "--name names the broker") {
 		t.Errorf("exit code %d, says %q", code, s.err.String())
 	}
 }
@@ -180,7 +182,7 @@ func TestBusyPortsOfACluster(t *testing.T) {
 		s := newShell()
 		args := append([]string{"join", "--data-dir", t.TempDir(), "--gossip-port", "0"}, freePorts("--"+which+"-port", port)...)
 		code := s.call(t, args...)
-		if code != exitFailed || !strings.Contains(s.err.String(), "--"+which+"-port moves it") || !strings.Contains(s.err.String(), l.Addr().String()) {
+		if code != fail.Failed || !strings.Contains(s.err.String(), "--"+which+"-port moves it") || !strings.Contains(s.err.String(), l.Addr().String()) {
 			t.Errorf("%s: exit code %d, says\n%s", which, code, s.err.String())
 		}
 	}

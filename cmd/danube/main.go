@@ -15,6 +15,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/danubemq/danube/cmd/danube/fail"
 )
 
 // errInterrupted is the cause of a context that a signal ended.
@@ -37,7 +39,7 @@ func start() int {
 		<-signals
 		cancel(errInterrupted)
 		<-signals
-		os.Exit(exitFailed)
+		os.Exit(fail.Failed)
 	}()
 	return newApp().run(ctx, os.Args[1:])
 }

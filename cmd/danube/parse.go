@@ -9,20 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
-
-// roughSize prints bytes for a table: three digits and a unit.
-func roughSize(n int64) string {
-	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
-		if scale := int64(1) << (40 - 10*i); n >= scale {
-			return strconv.FormatFloat(float64(n)/float64(scale), 'f', 1, 64) + " " + unit
-		}
-	}
-	return strconv.FormatInt(n, 10) + " B"
-}
 
 // parsePosition reads where to begin: latest, earliest, an offset, a time, or -15m for so long before now.
 func parsePosition(s string, now time.Time) (protocol.Position, error) {
@@ -56,7 +48,7 @@ func formatPosition(p protocol.Position) string {
 	case protocol.AtOffset:
 		return strconv.FormatUint(p.Offset, 10)
 	}
-	return formatTime(p.Time)
+	return render.Time(p.Time)
 }
 
 // parseSubscriptionType reads a type of subscription.
@@ -80,7 +72,7 @@ func parseProperties(pairs []string) ([]batch.Property, error) {
 	for _, p := range pairs {
 		name, value, ok := strings.Cut(p, "=")
 		if !ok || name == "" {
-			return nil, usagef("--property %s: is not of the form name=value", p)
+			return nil, fail.Usagef("--property %s: is not of the form name=value", p)
 		}
 		props = append(props, batch.Property{Name: name, Value: value})
 	}

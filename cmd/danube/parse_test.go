@@ -51,17 +51,7 @@ func TestParseRange(t *testing.T) {
 	}
 }
 
-func TestNumbersForPeople(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 3300000: "3,300,000", -1234567: "-1,234,567"} {
-		if got := grouped(n); got != want {
-			t.Errorf("grouped(%d) = %q, want %q", n, got, want)
-		}
-	}
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 3 << 30: "3.0 GiB"} {
-		if got := roughSize(n); got != want {
-			t.Errorf("roughSize(%d) = %q, want %q", n, got, want)
-		}
-	}
+func TestRetentionInWords(t *testing.T) {
 	if got := retention(7*24*3600*1000, 1<<30); got != "168h, 1GiB" {
 		t.Errorf("retention is %q", got)
 	}

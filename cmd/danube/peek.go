@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 )
 
 func (a *app) topicPeek() *cobra.Command {
@@ -30,7 +32,7 @@ func (a *app) topicPeek() *cobra.Command {
 		}
 		start, err := parsePosition(*from, a.now())
 		if err != nil {
-			return usagef("--offset: %w", err)
+			return fail.Usagef("--offset: %w", err)
 		}
 		ctx := cmd.Context()
 		c, err := a.dial(ctx)
@@ -40,12 +42,12 @@ func (a *app) topicPeek() *cobra.Command {
 		defer c.Close()
 		r, err := c.Reader(ctx, args[0], client.ReaderConfig{From: start, ToEnd: true, OnSuperseded: a.tellGap})
 		if err != nil {
-			return explained(failed(err, "peek into %s", args[0]), name)
+			return explained(fail.Doing(err, "peek into %s", args[0]), name)
 		}
 		defer r.Close()
 		messages, err := a.peekInto(ctx, r, *count)
 		if err != nil {
-			return failed(err, "peek into %s", args[0])
+			return fail.Doing(err, "peek into %s", args[0])
 		}
 		return printPeek(a.out, messages, output.value)
 	}
@@ -92,13 +94,13 @@ func printPeek(w io.Writer, messages []client.Message, format string) error {
 		}
 		b = append(b, "\n]}\n"...)
 	default:
-		t := table{header: []string{"partition", "offset", "appended", "size", "key", "payload"}}
+		t := render.Table{Header: []string{"partition", "offset", "appended", "size", "key", "payload"}}
 		for i := range messages {
 			m := &messages[i]
-			t.add(strconv.Itoa(m.Partition), u64(m.Offset), formatTime(m.AppendTime.UnixMilli()), roughSize(int64(len(m.Payload))),
+			t.Add(strconv.Itoa(m.Partition), render.U64(m.Offset), render.Time(m.AppendTime.UnixMilli()), render.Size(int64(len(m.Payload))),
 				clipped(m.Key, 30), clipped(m.Payload, 60))
 		}
-		return t.print(w)
+		return t.Print(w)
 	}
 	if _, err := w.Write(b); err != nil {
 		return fmt.Errorf("write messages: %w", err)

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/render"
 )
 
 const (
@@ -173,8 +174,8 @@ func appendMessageJSON(b []byte, m *client.Message) []byte {
 		b = appendJSON(append(appendJSON(b, p.Name), ':'), p.Value)
 	}
 	b = appendBytes(append(b, '}'), "payload", m.Payload)
-	b = m.PublishTime.UTC().AppendFormat(append(b, `,"publish_time":"`...), timeLayout)
-	b = m.AppendTime.UTC().AppendFormat(append(b, `","append_time":"`...), timeLayout)
+	b = m.PublishTime.UTC().AppendFormat(append(b, `,"publish_time":"`...), render.TimeLayout)
+	b = m.AppendTime.UTC().AppendFormat(append(b, `","append_time":"`...), render.TimeLayout)
 	b = strconv.AppendInt(append(b, `","deliveries":`...), int64(m.Deliveries), 10)
 	return append(b, "}\n"...)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
 )
 
 // ledger is a writer and an acknowledger that note in what order they were called.
@@ -192,15 +193,15 @@ func TestConsumeExitCodes(t *testing.T) {
 		code    int
 		lines   int
 	}{
-		"count reached":               {feed: scripted(10, nil), count: 5, code: exitDone, lines: 5},
-		"interrupted":                 {feed: scripted(3, nil), ctx: interrupted, code: exitDone, lines: 3},
-		"interrupted with open count": {feed: scripted(3, nil), ctx: interrupted, count: 5, code: exitFailed, lines: 3},
-		"closed pipe":                 {feed: scripted(10_000, nil), pipe: syscall.EPIPE, code: exitDone},
-		"closed pipe, open count":     {feed: scripted(10_000, nil), count: 20_000, pipe: syscall.EPIPE, code: exitFailed},
-		"full disk":                   {feed: scripted(10_000, nil), pipe: syscall.ENOSPC, code: exitFailed},
-		"time is up":                  {feed: scripted(3, nil), timeout: time.Second, code: exitDone, lines: 3},
-		"time is up, open count":      {feed: scripted(3, nil), timeout: time.Second, count: 5, code: exitTimedOut, lines: 3},
-		"failed":                      {feed: scripted(3, lost), code: exitFailed, lines: 3},
+		"count reached":               {feed: scripted(10, nil), count: 5, code: fail.Done, lines: 5},
+		"interrupted":                 {feed: scripted(3, nil), ctx: interrupted, code: fail.Done, lines: 3},
+		"interrupted with open count": {feed: scripted(3, nil), ctx: interrupted, count: 5, code: fail.Failed, lines: 3},
+		"closed pipe":                 {feed: scripted(10_000, nil), pipe: syscall.EPIPE, code: fail.Done},
+		"closed pipe, open count":     {feed: scripted(10_000, nil), count: 20_000, pipe: syscall.EPIPE, code: fail.Failed},
+		"full disk":                   {feed: scripted(10_000, nil), pipe: syscall.ENOSPC, code: fail.Failed},
+		"time is up":                  {feed: scripted(3, nil), timeout: time.Second, code: fail.Done, lines: 3},
+		"time is up, open count":      {feed: scripted(3, nil), timeout: time.Second, count: 5, code: fail.TimedOut, lines: 3},
+		"failed":                      {feed: scripted(3, lost), code: fail.Failed, lines: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -212,7 +213,7 @@ func TestConsumeExitCodes(t *testing.T) {
 					ctx = c.ctx(t)
 				}
 				err := s.drain(ctx, c.feed, "/default/t", consumeFlags{output: &choice{value: "raw"}, count: &c.count, timeout: &c.timeout})
-				if code := report(&s.err, err); code != c.code || bytes.Count(l.written.Bytes(), []byte("\n")) != c.lines {
+				if code := fail.Report(&s.err, err); code != c.code || bytes.Count(l.written.Bytes(), []byte("\n")) != c.lines {
 					t.Errorf("exit code %d, %d bytes, want %d and %d lines\n%s", code, l.written.Len(), c.code, c.lines, s.err.String())
 				}
 			})

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
@@ -53,17 +54,17 @@ func (a *app) produce() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, other := range []string{"file", "size"} {
 			if len(args) > 1 && fs.Changed(other) {
-				return usagef("produce: MESSAGE and --%s exclude each other", other)
+				return fail.Usagef("produce: MESSAGE and --%s exclude each other", other)
 			}
 		}
 		if fs.Changed("file") && fs.Changed("count") {
-			return usagef("produce: --file and --count exclude each other")
+			return fail.Usagef("produce: --file and --count exclude each other")
 		}
 		if len(args) > 2 && fs.Changed("count") {
-			return usagef("produce: --count repeats one MESSAGE, not %d", len(args)-1)
+			return fail.Usagef("produce: --count repeats one MESSAGE, not %d", len(args)-1)
 		}
 		if fs.Changed("size") && !fs.Changed("count") {
-			return usagef("produce: --size needs --count")
+			return fail.Usagef("produce: --size needs --count")
 		}
 		return a.runProduce(cmd.Context(), args[0], args[1:], f)
 	}
@@ -84,7 +85,7 @@ func (a *app) runProduce(ctx context.Context, topic string, args []string, f pro
 	}
 	codec, err := batch.ParseCodec(f.codec.value)
 	if err != nil {
-		return usagef("--compression: %w", err)
+		return fail.Usagef("--compression: %w", err)
 	}
 	input, err := a.openInput(args, f)
 	if err != nil {
@@ -98,7 +99,7 @@ func (a *app) runProduce(ctx context.Context, topic string, args []string, f pro
 	defer c.Close()
 	producer, err := a.openProducer(ctx, c, topic, client.ProducerConfig{Name: f.producer, Compression: codec, Create: &wanted})
 	if err != nil {
-		return failed(err, "produce to %s", topic)
+		return fail.Doing(err, "produce to %s", topic)
 	}
 	s := newSender(a, outlet{producer.Topic(), producer.Partitions() > 1, producer.SendAsync, producer.Close, producer.Trouble}, f.output.value == "json")
 	s.message = client.Message{Properties: properties}
@@ -152,7 +153,7 @@ func (a *app) openInput(args []string, f produceFlags) (*input, error) {
 		}}, nil
 	case *f.count > 0:
 		if *f.size > int64(messageLimit()) {
-			return nil, usagef("--size %s: a message may have %s", settings.FormatSize(*f.size), settings.FormatSize(int64(messageLimit())))
+			return nil, fail.Usagef("--size %s: a message may have %s", settings.FormatSize(*f.size), settings.FormatSize(int64(messageLimit())))
 		}
 		return a.repeated(generated(int(*f.size)), *f.count), nil
 	case f.file == "-":

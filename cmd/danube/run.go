@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/storage"
 )
@@ -103,7 +104,7 @@ func url(listening, advertise string) string {
 func (a *app) serve(ctx context.Context, src settings.Sources) error {
 	cfg, warnings, err := settings.Load(src)
 	if err != nil {
-		return &failure{code: exitUsage, err: err}
+		return fail.With(fail.Usage, err)
 	}
 	log := a.logger(cfg.LogLevel)
 	for _, w := range warnings {

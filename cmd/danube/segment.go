@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/storage/segment"
 )
 
@@ -72,7 +73,7 @@ func printedHeader(c segment.Contents) *segmentHeader {
 	return &segmentHeader{
 		Topic: h.Topic, TopicID: hex.EncodeToString(h.TopicID[:]), Partition: h.Partition, Base: h.Base, FirstEpoch: h.FirstEpoch,
 		Epoch: h.Epoch, History: h.History, Cluster: hex.EncodeToString(h.Cluster[:]), Store: hex.EncodeToString(h.Store[:]),
-		Created: formatTime(h.Created),
+		Created: render.Time(h.Created),
 	}
 }
 
@@ -80,7 +81,7 @@ func printedFacts(f segment.Facts) segmentFacts {
 	p := segmentFacts{First: f.First, End: f.End, Batches: f.Batches, Messages: f.Messages, Marks: f.Marks, DataEnd: f.DataEnd,
 		CRC: fmt.Sprintf("%08x", f.DataCRC)}
 	if f.Messages > 0 {
-		p.FirstTime, p.LastTime = formatTime(f.FirstTime), formatTime(f.LastTime)
+		p.FirstTime, p.LastTime = render.Time(f.FirstTime), render.Time(f.LastTime)
 	}
 	return p
 }
@@ -95,7 +96,7 @@ func printedStretch(st segment.Stretch) segmentStretch {
 		if b.Control() {
 			p.Kind = "mark"
 		}
-		p.Epoch, p.Appended, p.Producer = b.Epoch(), formatTime(b.AppendTime()), fmt.Sprintf("%016x", b.Producer())
+		p.Epoch, p.Appended, p.Producer = b.Epoch(), render.Time(b.AppendTime()), fmt.Sprintf("%016x", b.Producer())
 		p.Session, p.Sequence, p.Codec, p.Synced = b.Session(), b.Sequence(), b.Codec().String(), b.Synced()
 	}
 	return p
@@ -195,7 +196,7 @@ func dumpText(w io.Writer, r io.ReaderAt, size int64, name string) error {
 	} else {
 		fmt.Fprintf(w, "header    %v\n", err)
 	}
-	fmt.Fprintf(w, "file      %s, %s\n\n", name, roughSize(size))
+	fmt.Fprintf(w, "file      %s, %s\n\n", name, render.Size(size))
 	const columns = "%-8s %12v %9v  %-25s %-18s %-24s %-5s %s\n"
 	fmt.Fprintf(w, columns, "KIND", "AT", "BYTES", "OFFSETS", "EPOCH", "APPENDED", "CODEC", "PRODUCER/SESSION/SEQUENCE")
 	batches := 0
@@ -209,7 +210,7 @@ func dumpText(w io.Writer, r io.ReaderAt, size int64, name string) error {
 		}
 		span := ""
 		if p.From < p.To {
-			span = offsets(p.From, p.To)
+			span = render.Offsets(p.From, p.To)
 		}
 		_, err := fmt.Fprintf(w, columns, p.Kind, p.At, p.Bytes, span, epoch, p.Appended, p.Codec, detail)
 		return err
@@ -221,7 +222,7 @@ func dumpText(w io.Writer, r io.ReaderAt, size int64, name string) error {
 		return err
 	}
 	f := c.Footer.Facts
-	_, err = fmt.Fprintf(w, "\nsealed: %s in %s, offsets %s\n", plural(f.Messages, "message"), batchCount(f.Batches), offsets(f.First, f.End))
+	_, err = fmt.Fprintf(w, "\nsealed: %s in %s, offsets %s\n", render.Plural(f.Messages, "message"), batchCount(f.Batches), render.Offsets(f.First, f.End))
 	return err
 }
 
@@ -280,12 +281,12 @@ func (a *app) segmentVerify() *cobra.Command {
 			return fmt.Errorf("verify segment: %w", err)
 		}
 		if output.value == "json" {
-			err = printJSON(a.out, rep)
+			err = render.JSON(a.out, rep)
 		} else {
 			err = printSegmentReport(a.out, rep)
 		}
 		if err == nil && len(rep.Problems) > 0 {
-			err = fmt.Errorf("verify segment %s: %s", args[0], plural(len(rep.Problems), "problem"))
+			err = fmt.Errorf("verify segment %s: %s", args[0], render.Plural(len(rep.Problems), "problem"))
 		}
 		return err
 	}
@@ -300,8 +301,8 @@ func printSegmentReport(w io.Writer, r segmentReport) error {
 	if r.Sealed {
 		state = "sealed"
 	}
-	fmt.Fprintf(w, "file      %s, %s, %s\ncontent   %s, offsets %s\n", r.File, roughSize(r.Size), state,
-		plural(r.Facts.Messages, "message"), offsets(r.Facts.First, r.Facts.End))
+	fmt.Fprintf(w, "file      %s, %s, %s\ncontent   %s, offsets %s\n", r.File, render.Size(r.Size), state,
+		render.Plural(r.Facts.Messages, "message"), render.Offsets(r.Facts.First, r.Facts.End))
 	return printProblems(w, r.Problems)
 }
 
@@ -310,20 +311,20 @@ func printProblems(w io.Writer, problems []segmentProblem) error {
 		_, err := fmt.Fprintln(w, "no problems")
 		return err
 	}
-	t := table{header: []string{"file", "at", "offsets", "problem"}}
+	t := render.Table{Header: []string{"file", "at", "offsets", "problem"}}
 	for _, p := range problems {
 		span := ""
 		if p.From < p.To {
-			span = offsets(p.From, p.To)
+			span = render.Offsets(p.From, p.To)
 		}
-		t.add(p.File, fmt.Sprint(p.At), span, p.What)
+		t.Add(p.File, fmt.Sprint(p.At), span, p.What)
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 func batchCount(n uint64) string {
 	if n == 1 {
 		return "1 batch"
 	}
-	return grouped(n) + " batches"
+	return render.Grouped(n) + " batches"
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/segment"
@@ -60,7 +61,7 @@ func writeLyingSegment(t *testing.T, dir string, base uint64, sealed bool, lie u
 func TestSegmentDump(t *testing.T) {
 	file := writeSegment(t, t.TempDir(), 10, true)
 	s := newShell()
-	if code := s.call(t, "segment", "dump", file, "-o", "json"); code != exitDone {
+	if code := s.call(t, "segment", "dump", file, "-o", "json"); code != fail.Done {
 		t.Fatalf("exit code %d: %s", code, s.err.String())
 	}
 	var got struct {
@@ -77,7 +78,7 @@ func TestSegmentDump(t *testing.T) {
 	}
 	golden(t, "segment-dump.json", []byte(strings.ReplaceAll(s.out.String(), filepath.Dir(file), "DIR")))
 	text := newShell()
-	if code := text.call(t, "segment", "dump", file); code != exitDone || !strings.Contains(text.out.String(), "sealed: 6 messages in 3 batches, offsets 10-15") {
+	if code := text.call(t, "segment", "dump", file); code != fail.Done || !strings.Contains(text.out.String(), "sealed: 6 messages in 3 batches, offsets 10-15") {
 		t.Errorf("exit code %d: %s", code, text.out.String())
 	}
 }
@@ -96,10 +97,10 @@ func TestSegmentDumpOfSomethingElse(t *testing.T) {
 		data []byte
 		code int
 	}{
-		"text":            {[]byte(strings.Repeat("no segment at all\n", 300)), exitFailed},
-		"empty":           {nil, exitFailed},
-		"zeros":           {make([]byte, 9000), exitFailed},
-		"header is wrong": {data, exitDone},
+		"text":            {[]byte(strings.Repeat("no segment at all\n", 300)), fail.Failed},
+		"empty":           {nil, fail.Failed},
+		"zeros":           {make([]byte, 9000), fail.Failed},
+		"header is wrong": {data, fail.Done},
 	} {
 		file := filepath.Join(dir, "file")
 		if err := os.WriteFile(file, c.data, 0o644); err != nil {
@@ -107,7 +108,7 @@ func TestSegmentDumpOfSomethingElse(t *testing.T) {
 		}
 		for _, output := range []string{"text", "json"} {
 			s := newShell()
-			if code := s.call(t, "segment", "dump", file, "-o", output); code != c.code || strings.Contains(s.err.String(), "not a segment") != (code == exitFailed) {
+			if code := s.call(t, "segment", "dump", file, "-o", output); code != c.code || strings.Contains(s.err.String(), "not a segment") != (code == fail.Failed) {
 				t.Errorf("%s as %s: exit code %d, want %d\n%s%s", name, output, code, c.code, s.out.String(), s.err.String())
 			}
 		}
@@ -129,14 +130,14 @@ func TestWALVerifyNamesTheJournal(t *testing.T) {
 	for _, c := range []struct {
 		data []byte
 		code int
-	}{{nil, exitDone}, {[]byte("something else"), exitFailed}} {
+	}{{nil, fail.Done}, {[]byte("something else"), fail.Failed}} {
 		if c.data != nil {
 			if err := os.WriteFile(journal, c.data, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
 		s := newShell()
-		if code := s.call(t, "wal", "verify", dir); code != c.code || strings.Contains(s.out.String(), journal) != (code == exitFailed) {
+		if code := s.call(t, "wal", "verify", dir); code != c.code || strings.Contains(s.out.String(), journal) != (code == fail.Failed) {
 			t.Errorf("exit code %d, want %d\n%s%s", code, c.code, s.out.String(), s.err.String())
 		}
 	}
@@ -147,7 +148,7 @@ func TestDamageIsFound(t *testing.T) {
 	for _, output := range []string{"text", "json"} {
 		file := writeSegment(t, t.TempDir(), 0, true)
 		s := newShell()
-		if code := s.call(t, "segment", "verify", file, "-o", output); code != exitDone {
+		if code := s.call(t, "segment", "verify", file, "-o", output); code != fail.Done {
 			t.Fatalf("a whole segment: exit code %d\n%s%s", code, s.out.String(), s.err.String())
 		}
 		data, err := os.ReadFile(file)
@@ -159,7 +160,7 @@ func TestDamageIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = newShell()
-		if code := s.call(t, "segment", "verify", file, "-o", output); code != exitFailed || !strings.Contains(s.err.String(), "problem") {
+		if code := s.call(t, "segment", "verify", file, "-o", output); code != fail.Failed || !strings.Contains(s.err.String(), "problem") {
 			t.Errorf("a flipped byte: exit code %d\n%s%s", code, s.out.String(), s.err.String())
 		}
 	}
@@ -171,11 +172,11 @@ func TestWALVerify(t *testing.T) {
 		code int
 		says string // in the output
 	}{
-		"whole": {func(*testing.T, string, string) {}, exitDone, "no problems"},
+		"whole": {func(*testing.T, string, string) {}, fail.Done, "no problems"},
 		"torn end of the last file": {func(t *testing.T, _, last string) {
 			resize(t, last, -3)
-		}, exitDone, "ends torn"},
-		"zeros behind the last file": {func(t *testing.T, _, last string) { resize(t, last, 4096) }, exitDone, "ends torn"},
+		}, fail.Done, "ends torn"},
+		"zeros behind the last file": {func(t *testing.T, _, last string) { resize(t, last, 4096) }, fail.Done, "ends torn"},
 		"damage in the first file": {func(t *testing.T, first, _ string) {
 			data, err := os.ReadFile(first)
 			if err != nil {
@@ -185,10 +186,10 @@ func TestWALVerify(t *testing.T) {
 			if err := os.WriteFile(first, data, 0o644); err != nil {
 				t.Fatal(err)
 			}
-		}, exitFailed, "00000000000000000000-"},
-		"footer of the first file cut": {func(t *testing.T, first, _ string) { resize(t, first, -3) }, exitDone, "of an earlier run ends torn"},
-		"batch of the first file cut":  {func(t *testing.T, first, _ string) { resize(t, first, -250) }, exitFailed, "4-5"},
-		"empty file":                   {func(t *testing.T, first, _ string) { resize(t, first, -1<<20) }, exitFailed, "00000000000000000000-"},
+		}, fail.Failed, "00000000000000000000-"},
+		"footer of the first file cut": {func(t *testing.T, first, _ string) { resize(t, first, -3) }, fail.Done, "of an earlier run ends torn"},
+		"batch of the first file cut":  {func(t *testing.T, first, _ string) { resize(t, first, -250) }, fail.Failed, "4-5"},
+		"empty file":                   {func(t *testing.T, first, _ string) { resize(t, first, -1<<20) }, fail.Failed, "00000000000000000000-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -221,7 +222,7 @@ func TestWALVerifyNamesMissingFile(t *testing.T) {
 	writeSegment(t, filepath.Join(dir, "0"), 0, true)
 	writeSegment(t, filepath.Join(dir, "0"), 12, true)
 	s := newShell()
-	if code := s.call(t, "wal", "verify", dir); code != exitFailed || !strings.Contains(s.out.String(), "6-11") {
+	if code := s.call(t, "wal", "verify", dir); code != fail.Failed || !strings.Contains(s.out.String(), "6-11") {
 		t.Errorf("exit code %d\n%s", code, s.out.String())
 	}
 }
@@ -231,7 +232,7 @@ func TestFooterThatLiesIsNoTornEnd(t *testing.T) {
 	dir := t.TempDir()
 	writeLyingSegment(t, filepath.Join(dir, "0"), 0, true, 1)
 	s := newShell()
-	if code := s.call(t, "wal", "verify", dir); code != exitFailed {
+	if code := s.call(t, "wal", "verify", dir); code != fail.Failed {
 		t.Errorf("exit code %d\n%s", code, s.out.String())
 	}
 }

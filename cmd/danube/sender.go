@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 )
@@ -306,20 +308,20 @@ func (s *sender) report(err, closeErr error, unknown int, interrupted bool) erro
 		s.app.noticef("danube: %d more lines failed", a.failed-failuresShown)
 	}
 	s.app.noticef("%s", a.summary(s.sent, unknown, s.to.many, s.app.now().Sub(s.began)))
-	fail := func(err error) error { return failed(err, "produce to %s", s.to.topic) }
+	failed := func(err error) error { return fail.Doing(err, "produce to %s", s.to.topic) }
 	switch {
 	case err != nil:
-		return fail(err)
+		return failed(err)
 	case outErr != nil:
 		return fmt.Errorf("write acknowledgements: %w", outErr)
 	case a.fatal != nil:
-		return fail(a.fatal)
+		return failed(a.fatal)
 	case closeErr != nil:
-		return fail(closeErr)
+		return failed(closeErr)
 	case a.failed > 0 || unknown > 0:
-		return fail(fmt.Errorf("%d of %s not acknowledged", a.failed+uint64(unknown), plural(s.sent, "message")))
+		return failed(fmt.Errorf("%d of %s not acknowledged", a.failed+uint64(unknown), render.Plural(s.sent, "message")))
 	case interrupted:
-		return fail(fmt.Errorf("%w before the end of the input", errInterrupted))
+		return failed(fmt.Errorf("%w before the end of the input", errInterrupted))
 	}
 	return nil
 }
@@ -341,7 +343,7 @@ func (a *account) summary(sent uint64, unknown int, many bool, took time.Duratio
 		if many {
 			fmt.Fprintf(&b, "%d:", p)
 		}
-		b.WriteString(offsets(a.spans[p].From, a.spans[p].To))
+		b.WriteString(render.Offsets(a.spans[p].From, a.spans[p].To))
 	}
 	if took > 0 && a.acked > 0 {
 		fmt.Fprintf(&b, ", %.0f messages/s", float64(a.acked)/took.Seconds())

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -159,7 +160,7 @@ func TestSummaryNamesThePartition(t *testing.T) {
 func TestLineTooLongFailsAlone(t *testing.T) {
 	s, p := newShell(), &press{}
 	err := produce(t.Context(), s, p, "a\n"+strings.Repeat("x", 101)+"\nb\n", false)
-	if report(&s.err, err) != exitFailed || strings.Join(p.got, "|") != "a|b" {
+	if fail.Report(&s.err, err) != fail.Failed || strings.Join(p.got, "|") != "a|b" {
 		t.Errorf("%v, sent %q", err, p.got)
 	}
 	for _, want := range []string{"danube: line 2: 101 bytes are more than a message may have (100)\n", "sent 3, acknowledged 2, failed 1,", "1 of 3 messages not acknowledged"} {
@@ -207,7 +208,7 @@ func TestInterruptionWaitsForWhatIsInFlight(t *testing.T) {
 		return []byte("x"), uint64(n), nil
 	}}
 	err := newSender(s.app, p.outlet(), false).run(ctx, in, 0)
-	if !errors.Is(err, errInterrupted) || exitCode(err) != exitFailed {
+	if !errors.Is(err, errInterrupted) || fail.CodeOf(err) != fail.Failed {
 		t.Errorf("ended with %v", err)
 	}
 	if !strings.Contains(s.err.String(), "sent 10, acknowledged 10, failed 0") {
@@ -228,7 +229,7 @@ func TestInterruptionEnds(t *testing.T) {
 		in := &input{close: func() {}, next: func() ([]byte, uint64, error) { return nil, 0, io.EOF }}
 		cancel(errInterrupted)
 		err := newSender(s.app, to, false).run(ctx, in, 0)
-		if exitCode(err) != exitFailed || !strings.Contains(s.err.String(), "unknown 2") {
+		if fail.CodeOf(err) != fail.Failed || !strings.Contains(s.err.String(), "unknown 2") {
 			t.Errorf("ended with %v, says %q", err, s.err.String())
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/cmd/danube/bench"
+	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/settings"
 )
 
@@ -51,7 +52,7 @@ func startStandalone(t *testing.T, dir string, args ...string) *running {
 	stopped := false
 	b.stop = func() int {
 		if stopped {
-			return exitDone
+			return fail.Done
 		}
 		stopped = true
 		cancel(errInterrupted)
@@ -91,8 +92,8 @@ func TestReadyLineAndCleanStop(t *testing.T) {
 	if !strings.HasPrefix(b.ready["http"], "http://127.0.0.1:") || !strings.HasPrefix(b.ready["clients"], "127.0.0.1:") {
 		t.Errorf("ready line says %v", b.ready)
 	}
-	b.danube(exitDone, "", "topic", "create", "t")
-	if code := b.stop(); code != exitDone {
+	b.danube(fail.Done, "", "topic", "create", "t")
+	if code := b.stop(); code != fail.Done {
 		t.Errorf("stop: exit code %d\n%s", code, b.log.String())
 	}
 	if n := strings.Count(b.log.String(), "\n"); n > 10 {
@@ -108,40 +109,40 @@ func TestReadyLineAndCleanStop(t *testing.T) {
 func TestMainJob(t *testing.T) {
 	b := startStandalone(t, t.TempDir())
 	lines := "first\n\n\xff\x00 third\nlast without newline"
-	_, said := b.danube(exitDone, lines, "produce", "t")
+	_, said := b.danube(fail.Done, lines, "produce", "t")
 	b.says(said, "created topic /default/t (1 partition, durability local)\n")
 	b.says(said, "sent 4, acknowledged 4, failed 0, offsets 0-3")
 	for _, args := range [][]string{{}, {"-s", "exclusive"}, {"-s", "shared", "--type", "shared"}, {"-s", "shared2", "--type", "shared", "--no-ack"}} {
-		got, _ := b.danube(exitDone, "", append([]string{"consume", "t", "--from", "earliest", "--count", "4", "-o", "raw"}, args...)...)
+		got, _ := b.danube(fail.Done, "", append([]string{"consume", "t", "--from", "earliest", "--count", "4", "-o", "raw"}, args...)...)
 		if got != lines+"\n" {
 			t.Errorf("consume %v returned %q", args, got)
 		}
 	}
-	if got, _ := b.danube(exitTimedOut, "", "consume", "t", "-s", "shared", "--count", "1", "--timeout", "100ms"); got != "" {
+	if got, _ := b.danube(fail.TimedOut, "", "consume", "t", "-s", "shared", "--count", "1", "--timeout", "100ms"); got != "" {
 		t.Errorf("acknowledged messages came again: %q", got)
 	}
-	if got, _ := b.danube(exitDone, "", "consume", "t", "-s", "shared2", "--count", "4", "-o", "raw"); got != lines+"\n" {
+	if got, _ := b.danube(fail.Done, "", "consume", "t", "-s", "shared2", "--count", "4", "-o", "raw"); got != lines+"\n" {
 		t.Errorf("what was not acknowledged came back as %q", got)
 	}
-	_, said = b.danube(exitTimedOut, "", "consume", "t", "-s", "exclusive", "--from", "earliest", "--count", "1", "--timeout", "100ms")
+	_, said = b.danube(fail.TimedOut, "", "consume", "t", "-s", "exclusive", "--from", "earliest", "--count", "1", "--timeout", "100ms")
 	b.says(said, "exists and stands at offset 4")
 	b.says(said, "danube subscription reset")
-	b.danube(exitDone, "", "subscription", "reset", "t", "exclusive", "--to", "2")
-	if got, _ := b.danube(exitDone, "", "consume", "t", "-s", "exclusive", "--count", "1", "-o", "text"); got != `\xff\x00 third`+"\n" {
+	b.danube(fail.Done, "", "subscription", "reset", "t", "exclusive", "--to", "2")
+	if got, _ := b.danube(fail.Done, "", "consume", "t", "-s", "exclusive", "--count", "1", "-o", "text"); got != `\xff\x00 third`+"\n" {
 		t.Errorf("after a reset came %q", got)
 	}
-	_, said = b.danube(exitFailed, "", "consume", "none")
+	_, said = b.danube(fail.Failed, "", "consume", "none")
 	b.says(said, "danube topic create /default/none")
 }
 
 // The subscribe of one partition makes a subscription on all: none of the others is one that existed.
 func TestFromOfANewSubscriptionOfManyPartitionsCounts(t *testing.T) {
 	b := startStandalone(t, t.TempDir())
-	b.danube(exitDone, "", "produce", "t", "--count", "300", "--partitions", "12")
-	if _, said := b.danube(exitDone, "", "consume", "t", "-s", "s", "--from", "earliest", "--count", "300"); strings.Contains(said, "exists") {
+	b.danube(fail.Done, "", "produce", "t", "--count", "300", "--partitions", "12")
+	if _, said := b.danube(fail.Done, "", "consume", "t", "-s", "s", "--from", "earliest", "--count", "300"); strings.Contains(said, "exists") {
 		t.Errorf("of a subscription it made it says:\n%s", said)
 	}
-	_, said := b.danube(exitTimedOut, "", "consume", "t", "-s", "s", "--from", "earliest", "--count", "1", "--timeout", "100ms")
+	_, said := b.danube(fail.TimedOut, "", "consume", "t", "-s", "s", "--from", "earliest", "--count", "1", "--timeout", "100ms")
 	if n := strings.Count(said, "exists and stands at offset 0:"); n != 1 {
 		t.Errorf("of one that existed it says so %d times:\n%s", n, said)
 	}
@@ -149,18 +150,18 @@ func TestFromOfANewSubscriptionOfManyPartitionsCounts(t *testing.T) {
 
 func TestProduceJSONAgainstABroker(t *testing.T) {
 	b := startStandalone(t, t.TempDir())
-	got, _ := b.danube(exitDone, "", "produce", "t", "a", "b", "-o", "json", "--partitions", "3", "--key", "k", "--property", "p=v", "--compression", "zstd")
+	got, _ := b.danube(fail.Done, "", "produce", "t", "a", "b", "-o", "json", "--partitions", "3", "--key", "k", "--property", "p=v", "--compression", "zstd")
 	for i, line := range strings.Split(strings.TrimSpace(got), "\n") {
 		var ack struct{ Line, Offset int }
 		if err := json.Unmarshal([]byte(line), &ack); err != nil || ack.Line != i+1 || ack.Offset != i {
 			t.Errorf("acknowledgement %d is %s", i, line)
 		}
 	}
-	got, _ = b.danube(exitDone, "", "consume", "t", "--from", "earliest", "--count", "2", "-o", "json")
+	got, _ = b.danube(fail.Done, "", "consume", "t", "--from", "earliest", "--count", "2", "-o", "json")
 	b.says(got, `"key":"k","properties":{"p":"v"},"payload":"a"`)
-	_, said := b.danube(exitDone, "", "produce", "gen", "--count", "500", "--size", "1KiB", "--rate", "50000")
+	_, said := b.danube(fail.Done, "", "produce", "gen", "--count", "500", "--size", "1KiB", "--rate", "50000")
 	b.says(said, "sent 500, acknowledged 500, failed 0, offsets 0-499")
-	_, said = b.danube(exitFailed, "a\n"+strings.Repeat("x", 11<<20)+"\nb\n", "produce", "long")
+	_, said = b.danube(fail.Failed, "a\n"+strings.Repeat("x", 11<<20)+"\nb\n", "produce", "long")
 	b.says(said, "line 2: 11534336 bytes are more than a message may have (10MiB)")
 	b.says(said, "sent 3, acknowledged 2, failed 1")
 }
@@ -169,13 +170,13 @@ func TestProduceJSONAgainstABroker(t *testing.T) {
 func TestCreatedAgainAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	b := startStandalone(t, dir)
-	b.danube(exitDone, "", "topic", "create", "orders")
-	b.danube(exitDone, "one\n", "produce", "orders")
+	b.danube(fail.Done, "", "topic", "create", "orders")
+	b.danube(fail.Done, "one\n", "produce", "orders")
 	b.stop()
 	b = startStandalone(t, dir)
-	b.danube(exitDone, "", "topic", "create", "orders")
-	b.danube(exitDone, "two\n", "produce", "orders")
-	if got, _ := b.danube(exitDone, "", "consume", "orders", "--from", "earliest", "--count", "2", "-o", "raw"); got != "one\ntwo\n" {
+	b.danube(fail.Done, "", "topic", "create", "orders")
+	b.danube(fail.Done, "two\n", "produce", "orders")
+	if got, _ := b.danube(fail.Done, "", "consume", "orders", "--from", "earliest", "--count", "2", "-o", "raw"); got != "one\ntwo\n" {
 		t.Errorf("read %q", got)
 	}
 	b.stop()
@@ -183,53 +184,53 @@ func TestCreatedAgainAfterARestart(t *testing.T) {
 
 func TestAdministration(t *testing.T) {
 	b := startStandalone(t, t.TempDir())
-	b.danube(exitDone, "", "topic", "create", "orders", "--partitions", "2", "--retention-time", "7d", "--retention-bytes", "1GiB")
-	_, said := b.danube(exitFailed, "", "topic", "create", "orders", "--partitions", "3")
+	b.danube(fail.Done, "", "topic", "create", "orders", "--partitions", "2", "--retention-time", "7d", "--retention-bytes", "1GiB")
+	_, said := b.danube(fail.Failed, "", "topic", "create", "orders", "--partitions", "3")
 	b.says(said, "exists with other settings")
-	_, said = b.danube(exitFailed, "", "topic", "create", "warm", "--durability", "warm")
+	_, said = b.danube(fail.Failed, "", "topic", "create", "warm", "--durability", "warm")
 	b.says(said, "storage.write_buffer")
-	got, _ := b.danube(exitDone, "", "topic", "list")
+	got, _ := b.danube(fail.Done, "", "topic", "list")
 	b.says(got, "168h, 1GiB")
-	b.danube(exitDone, "", "topic", "set", "orders", "--retention-time", "0")
-	got, _ = b.danube(exitDone, "", "topic", "list", "-o", "json")
+	b.danube(fail.Done, "", "topic", "set", "orders", "--retention-time", "0")
+	got, _ = b.danube(fail.Done, "", "topic", "list", "-o", "json")
 	if strings.Contains(got, "retention_ms") || !json.Valid([]byte(got)) {
 		t.Errorf("retention was not taken away: %s", got)
 	}
-	b.danube(exitDone, "", "subscription", "create", "orders", "s", "--type", "shared", "--from", "earliest", "--max-unacked", "10")
-	b.danube(exitDone, "", "subscription", "set", "orders", "s", "--ack-timeout", "5s")
-	got, _ = b.danube(exitDone, "", "subscription", "describe", "orders", "s")
+	b.danube(fail.Done, "", "subscription", "create", "orders", "s", "--type", "shared", "--from", "earliest", "--max-unacked", "10")
+	b.danube(fail.Done, "", "subscription", "set", "orders", "s", "--ack-timeout", "5s")
+	got, _ = b.danube(fail.Done, "", "subscription", "describe", "orders", "s")
 	b.says(got, "max unacked 10, ack timeout 5s")
-	b.danube(exitDone, "", "produce", "orders:1", "a", "b", "c")
-	got, _ = b.danube(exitDone, "", "topic", "describe", "orders", "--all")
+	b.danube(fail.Done, "", "produce", "orders:1", "a", "b", "c")
+	got, _ = b.danube(fail.Done, "", "topic", "describe", "orders", "--all")
 	b.says(got, "SUBSCRIPTION")
-	got, _ = b.danube(exitDone, "", "topic", "peek", "orders:1", "--offset", "1", "--count", "1", "-o", "raw")
+	got, _ = b.danube(fail.Done, "", "topic", "peek", "orders:1", "--offset", "1", "--count", "1", "-o", "raw")
 	if got != "b\n" {
 		t.Errorf("peek shows %q", got)
 	}
-	got, _ = b.danube(exitDone, "", "topic", "verify", "orders", "-o", "json")
+	got, _ = b.danube(fail.Done, "", "topic", "verify", "orders", "-o", "json")
 	b.says(got, `"findings": []`)
-	_, said = b.danube(exitUsage, "", "topic", "truncate", "orders", "--before", "2", "--yes")
+	_, said = b.danube(fail.Usage, "", "topic", "truncate", "orders", "--before", "2", "--yes")
 	b.says(said, "/default/orders:0 to /default/orders:1")
-	got, _ = b.danube(exitDone, "", "topic", "truncate", "orders:1", "--before", "2", "--dry-run")
+	got, _ = b.danube(fail.Done, "", "topic", "truncate", "orders:1", "--before", "2", "--dry-run")
 	b.says(got, "would remove offsets 0-1")
 	b.says(got, "2 messages not acknowledged")
-	b.danube(exitDone, "", "topic", "truncate", "orders:1", "--before", "2", "--yes")
-	_, said = b.danube(exitFailed, "", "consume", "orders:1", "--from", "0")
+	b.danube(fail.Done, "", "topic", "truncate", "orders:1", "--before", "2", "--yes")
+	_, said = b.danube(fail.Failed, "", "consume", "orders:1", "--from", "0")
 	b.says(said, "the log starts at offset 2")
-	b.danube(exitDone, "", "subscription", "delete", "orders", "s", "--yes")
-	got, _ = b.danube(exitDone, "", "subscription", "list", "orders", "-o", "json")
+	b.danube(fail.Done, "", "subscription", "delete", "orders", "s", "--yes")
+	got, _ = b.danube(fail.Done, "", "subscription", "list", "orders", "-o", "json")
 	b.says(got, `"subscriptions": []`)
-	b.danube(exitDone, "", "topic", "delete", "orders", "--yes")
-	_, said = b.danube(exitFailed, "", "topic", "describe", "orders")
+	b.danube(fail.Done, "", "topic", "delete", "orders", "--yes")
+	_, said = b.danube(fail.Failed, "", "topic", "describe", "orders")
 	b.says(said, "does not exist")
-	got, _ = b.danube(exitDone, "", "cluster", "status")
+	got, _ = b.danube(fail.Done, "", "cluster", "status")
 	b.says(got, "leader      n1")
 }
 
 func TestBenches(t *testing.T) {
 	b := startStandalone(t, t.TempDir())
-	b.danube(exitDone, "", "topic", "create", "parts", "--partitions", "3")
-	b.danube(exitDone, "", "topic", "create", "live", "--reliable=false")
+	b.danube(fail.Done, "", "topic", "create", "parts", "--partitions", "3")
+	b.danube(fail.Done, "", "topic", "create", "live", "--reliable=false")
 	for _, line := range []string{
 		"bench produce p --count 2000 --size 128",
 		"bench produce p --count 100 --window 1 --connections 2",
@@ -244,17 +245,17 @@ func TestBenches(t *testing.T) {
 		"bench latency live --rate 2000 --duration 100ms",
 		"bench produce live --count 1000",
 	} {
-		got, _ := b.danube(exitDone, "", append(strings.Fields(line), "-o", "json")...)
+		got, _ := b.danube(fail.Done, "", append(strings.Fields(line), "-o", "json")...)
 		var r bench.Result
 		if err := json.Unmarshal([]byte(got), &r); err != nil || r.Messages == 0 || r.Errors != 0 || r.Rate == 0 || r.P50 == 0 || r.Max < r.P99 {
 			t.Errorf("%s: %v\n%s", line, err, got)
 		}
 	}
-	got, _ := b.danube(exitDone, "", "subscription", "list", "p", "-o", "json")
+	got, _ := b.danube(fail.Done, "", "subscription", "list", "p", "-o", "json")
 	b.says(got, `"subscriptions": []`)
-	_, said := b.danube(exitFailed, "", "bench", "consume", "none")
+	_, said := b.danube(fail.Failed, "", "bench", "consume", "none")
 	b.says(said, "does not exist")
-	_, said = b.danube(exitFailed, "", "bench", "consume", "p", "--count", "1000000")
+	_, said = b.danube(fail.Failed, "", "bench", "consume", "p", "--count", "1000000")
 	b.says(said, "/default/p holds 2100 messages")
 }
 
@@ -272,15 +273,15 @@ func TestWhyItDoesNotStart(t *testing.T) {
 		code int
 		says []string
 	}{
-		"client port": {[]string{"--data-dir", other, "--client-port", client, "--http-port", "0"}, exitFailed,
+		"client port": {[]string{"--data-dir", other, "--client-port", client, "--http-port", "0"}, fail.Failed,
 			[]string{"the client port 127.0.0.1:" + client + " is in use by " + me, "--client-port moves it"}},
-		"HTTP port": {[]string{"--data-dir", other, "--client-port", "0", "--http-port", client}, exitFailed,
+		"HTTP port": {[]string{"--data-dir", other, "--client-port", "0", "--http-port", client}, fail.Failed,
 			[]string{"the HTTP port 127.0.0.1:" + client + " is in use by " + me, "--http-port moves it"}},
-		"directory": {[]string{"--data-dir", b.dir, "--client-port", "0", "--http-port", "0"}, exitFailed,
+		"directory": {[]string{"--data-dir", b.dir, "--client-port", "0", "--http-port", "0"}, fail.Failed,
 			[]string{"the data directory " + b.dir + " is in use by " + me, "--data-dir"}},
-		"address":       {[]string{"--data-dir", other, "--host", "203.0.113.1"}, exitFailed, []string{"--host must be an address of this machine"}},
-		"configuration": {[]string{"--config", writeConfig(t, "storage: {mode: object_store}\n")}, exitUsage, []string{"storage.mode is object_store"}},
-		"port":          {[]string{"--client-port", "65536"}, exitUsage, []string{"--client-port: client_port: 65536 is more than the most allowed"}},
+		"address":       {[]string{"--data-dir", other, "--host", "203.0.113.1"}, fail.Failed, []string{"--host must be an address of this machine"}},
+		"configuration": {[]string{"--config", writeConfig(t, "storage: {mode: object_store}\n")}, fail.Usage, []string{"storage.mode is object_store"}},
+		"port":          {[]string{"--client-port", "65536"}, fail.Usage, []string{"--client-port: client_port: 65536 is more than the most allowed"}},
 	} {
 		s := newShell()
 		if code := s.call(t, append([]string{"standalone"}, c.args...)...); code != c.code {
@@ -305,7 +306,7 @@ func TestListeningBeyondTheMachineWarnsOnce(t *testing.T) {
 			t.Errorf("the ready line says %s=%s, which nobody can reach", key, b.ready[key])
 		}
 	}
-	b.danube(exitDone, "", "produce", "t", "through the advertised address")
+	b.danube(fail.Done, "", "produce", "t", "through the advertised address")
 	b.stop()
 	if n := strings.Count(b.log.String(), "without authentication"); n != 1 {
 		t.Errorf("warned %d times:\n%s", n, b.log.String())

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/disk"
 )
@@ -25,13 +26,13 @@ func startError(err error, bc broker.Config) error {
 		if locked.PID > 0 {
 			who = fmt.Sprintf("process %d%s", locked.PID, called(locked.PID))
 		}
-		return withHint(fmt.Errorf("start: the data directory %s is in use by %s", dir, who), "stop that one, or choose another with --data-dir")
+		return fail.WithHint(fmt.Errorf("start: the data directory %s is in use by %s", dir, who), "stop that one, or choose another with --data-dir")
 	}
 	if _, lost := errors.AsType[*storage.IdentityError](err); lost {
-		return withHint(err, "if this is the disk it was, `danube wal adopt %s` writes the store's id again from its segments", dir)
+		return fail.WithHint(err, "if this is the disk it was, `danube wal adopt %s` writes the store's id again from its segments", dir)
 	}
 	if errors.Is(err, disk.ErrNetwork) {
-		return withHint(err, "--data-dir must lie on a disk of this machine")
+		return fail.WithHint(err, "--data-dir must lie on a disk of this machine")
 	}
 	return err
 }
@@ -44,11 +45,11 @@ func listenError(err error, busy *broker.ListenError) error {
 		if pid := listener(busy.Address); pid > 0 {
 			who = fmt.Sprintf("process %d%s", pid, called(pid))
 		}
-		return withHint(fmt.Errorf("start: the %s port %s is in use by %s", busy.Port, busy.Address, who), "%s moves it", flag)
+		return fail.WithHint(fmt.Errorf("start: the %s port %s is in use by %s", busy.Port, busy.Address, who), "%s moves it", flag)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return withHint(err, "--host must be an address of this machine")
+		return fail.WithHint(err, "--host must be an address of this machine")
 	case errors.Is(err, syscall.EACCES):
-		return withHint(err, "ports below 1024 need privileges; %s moves it", flag)
+		return fail.WithHint(err, "ports below 1024 need privileges; %s moves it", flag)
 	}
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 )
@@ -31,10 +33,10 @@ func (a *app) subscriptionList() *cobra.Command {
 		}
 		list, err := ask(cmd.Context(), a, (*client.Admin).SubscriptionList, protocol.TopicArgs{Topic: name, Partition: -1})
 		if err != nil {
-			return failed(err, "list subscriptions of %s", name)
+			return fail.Doing(err, "list subscriptions of %s", name)
 		}
 		if output.value == "json" {
-			return printJSON(a.out, list)
+			return render.JSON(a.out, list)
 		}
 		return subscriptionTable(a.out, list.Subscriptions)
 	}
@@ -43,16 +45,16 @@ func (a *app) subscriptionList() *cobra.Command {
 
 // subscriptionTable prints a row for each subscription and partition.
 func subscriptionTable(w io.Writer, subs []protocol.SubDescription) error {
-	t := table{header: []string{"subscription", "type", "partition", "cursor", "lag", "in flight", "consumers", "state"}}
+	t := render.Table{Header: []string{"subscription", "type", "partition", "cursor", "lag", "in flight", "consumers", "state"}}
 	for _, s := range subs {
 		for _, p := range s.Partitions {
-			t.add(s.Name, s.Type, strconv.Itoa(p.Partition), u64(p.Cursor), u64(p.Lag), u64(p.InFlight), strconv.Itoa(len(p.Consumers)), p.State)
+			t.Add(s.Name, s.Type, strconv.Itoa(p.Partition), render.U64(p.Cursor), render.U64(p.Lag), render.U64(p.InFlight), strconv.Itoa(len(p.Consumers)), p.State)
 		}
 		if len(s.Partitions) == 0 {
-			t.add(s.Name, s.Type, "", "", "", "", "", "")
+			t.Add(s.Name, s.Type, "", "", "", "", "", "")
 		}
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 func (a *app) subscriptionDescribe() *cobra.Command {
@@ -66,10 +68,10 @@ func (a *app) subscriptionDescribe() *cobra.Command {
 		}
 		d, err := ask(cmd.Context(), a, (*client.Admin).SubscriptionDescribe, protocol.SubArgs{Topic: name, Subscription: args[1]})
 		if err != nil {
-			return failed(err, "describe subscription %s of %s", args[1], name)
+			return fail.Doing(err, "describe subscription %s of %s", args[1], name)
 		}
 		if output.value == "json" {
-			return printJSON(a.out, d)
+			return render.JSON(a.out, d)
 		}
 		return describeSubscription(a.out, name, *d)
 	}
@@ -78,23 +80,23 @@ func (a *app) subscriptionDescribe() *cobra.Command {
 
 func describeSubscription(w io.Writer, topic string, d protocol.SubDescription) error {
 	fmt.Fprintf(w, "subscription  %s\ntopic         %s\ntype          %s\noptions       %s\n\n", d.Name, topic, d.Type, subOptions(d.Options))
-	t := table{header: []string{"partition", "cursor", "lag", "in flight", "redelivering", "ack ranges", "skipped", "state"}}
-	consumers := table{header: []string{"partition", "consumer", "address", "in flight", "credit"}}
+	t := render.Table{Header: []string{"partition", "cursor", "lag", "in flight", "redelivering", "ack ranges", "skipped", "state"}}
+	consumers := render.Table{Header: []string{"partition", "consumer", "address", "in flight", "credit"}}
 	for _, p := range d.Partitions {
-		t.add(strconv.Itoa(p.Partition), u64(p.Cursor), u64(p.Lag), u64(p.InFlight), u64(p.Redeliver), strconv.Itoa(p.Ranges), u64(p.Skipped), p.State)
+		t.Add(strconv.Itoa(p.Partition), render.U64(p.Cursor), render.U64(p.Lag), render.U64(p.InFlight), render.U64(p.Redeliver), strconv.Itoa(p.Ranges), render.U64(p.Skipped), p.State)
 		for _, c := range p.Consumers {
-			consumers.add(strconv.Itoa(p.Partition), c.Name, c.Address, u64(c.InFlight), u64(c.Credit))
+			consumers.Add(strconv.Itoa(p.Partition), c.Name, c.Address, render.U64(c.InFlight), render.U64(c.Credit))
 		}
 	}
-	if err := t.print(w); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
-	if len(consumers.rows) == 0 {
+	if consumers.Empty() {
 		fmt.Fprintln(w, "no consumers")
 		return nil
 	}
-	return consumers.print(w)
+	return consumers.Print(w)
 }
 
 // subOptions prints the options that were given; the others are the broker's defaults.
@@ -187,12 +189,12 @@ func (a *app) subscriptionCreate() *cobra.Command {
 		}
 		start, err := parsePosition(*from, a.now())
 		if err != nil {
-			return usagef("--from: %w", err)
+			return fail.Usagef("--from: %w", err)
 		}
 		arg := protocol.SubCreate{Topic: name, Subscription: args[1], Type: parseSubscriptionType(kind.value), Start: start}
 		options.apply(cmd, &arg.Options)
 		if err := tell(cmd.Context(), a, (*client.Admin).SubscriptionCreate, arg); err != nil {
-			return failed(err, "create subscription %s of %s", args[1], name)
+			return fail.Doing(err, "create subscription %s of %s", args[1], name)
 		}
 		fmt.Fprintf(a.out, "created subscription %s of %s (%s, from %s)\n", args[1], name, kind.value, formatPosition(start))
 		return nil
@@ -215,7 +217,7 @@ func (a *app) subscriptionDelete() *cobra.Command {
 		}
 		arg := protocol.SubArgs{Topic: name, Subscription: args[1], Force: *force}
 		if err := tell(cmd.Context(), a, (*client.Admin).SubscriptionDelete, arg); err != nil {
-			return failed(err, "delete subscription %s of %s", args[1], name)
+			return fail.Doing(err, "delete subscription %s of %s", args[1], name)
 		}
 		fmt.Fprintf(a.out, "deleted subscription %s of %s\n", args[1], name)
 		return nil
@@ -233,15 +235,15 @@ func (a *app) subscriptionReset() *cobra.Command {
 			return err
 		}
 		if *to == "" {
-			return usagef("subscription reset: --to is missing: latest, earliest, an offset, a time, or -15m")
+			return fail.Usagef("subscription reset: --to is missing: latest, earliest, an offset, a time, or -15m")
 		}
 		pos, err := parsePosition(*to, a.now())
 		if err != nil {
-			return usagef("--to: %w", err)
+			return fail.Usagef("--to: %w", err)
 		}
 		arg := protocol.SubReset{Topic: name, Subscription: args[1], Partition: partition, To: pos}
 		if err := tell(cmd.Context(), a, (*client.Admin).SubscriptionReset, arg); err != nil {
-			return failed(err, "reset subscription %s of %s", args[1], name)
+			return fail.Doing(err, "reset subscription %s of %s", args[1], name)
 		}
 		fmt.Fprintf(a.out, "subscription %s of %s goes on from %s\n", args[1], args[0], formatPosition(pos))
 		return nil
@@ -260,16 +262,16 @@ func (a *app) subscriptionSet() *cobra.Command {
 		}
 		ctx, arg := cmd.Context(), protocol.SubCreate{Topic: name, Subscription: args[1]}
 		if !options.apply(cmd, &arg.Options) {
-			return usagef("subscription set: nothing to change")
+			return fail.Usagef("subscription set: nothing to change")
 		}
 		now, err := ask(ctx, a, (*client.Admin).SubscriptionDescribe, protocol.SubArgs{Topic: name, Subscription: args[1]})
 		if err != nil {
-			return failed(err, "set subscription %s of %s", args[1], name)
+			return fail.Doing(err, "set subscription %s of %s", args[1], name)
 		}
 		arg.Type, arg.Options = parseSubscriptionType(now.Type), now.Options
 		options.apply(cmd, &arg.Options)
 		if err := tell(ctx, a, (*client.Admin).SubscriptionSet, arg); err != nil {
-			return failed(err, "set subscription %s of %s", args[1], name)
+			return fail.Doing(err, "set subscription %s of %s", args[1], name)
 		}
 		fmt.Fprintf(a.out, "changed subscription %s of %s\n", args[1], name)
 		return nil

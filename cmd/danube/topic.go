@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -29,10 +31,10 @@ func (a *app) topic() *cobra.Command {
 func topicName(s string) (string, error) {
 	full, partition, err := protocol.ParseTopic(s)
 	if err != nil {
-		return "", &failure{code: exitUsage, err: err}
+		return "", fail.With(fail.Usage, err)
 	}
 	if partition >= 0 {
-		return "", usagef("%s names one partition; the whole topic is %s", s, full)
+		return "", fail.Usagef("%s names one partition; the whole topic is %s", s, full)
 	}
 	return full, nil
 }
@@ -41,7 +43,7 @@ func topicName(s string) (string, error) {
 func topicPart(s string) (string, int, error) {
 	full, partition, err := protocol.ParseTopic(s)
 	if err != nil {
-		return "", 0, &failure{code: exitUsage, err: err}
+		return "", 0, fail.With(fail.Usage, err)
 	}
 	return full, partition, nil
 }
@@ -63,10 +65,10 @@ func addTopicFlags(cmd *cobra.Command, when string) topicFlags {
 
 func (f topicFlags) config() (protocol.TopicConfig, error) {
 	if *f.partitions < 1 || *f.partitions > state.MaxPartitions {
-		return protocol.TopicConfig{}, usagef("--partitions %d: is not between 1 and %d", *f.partitions, state.MaxPartitions)
+		return protocol.TopicConfig{}, fail.Usagef("--partitions %d: is not between 1 and %d", *f.partitions, state.MaxPartitions)
 	}
 	if !*f.reliable && f.durability.value != "" {
-		return protocol.TopicConfig{}, usagef("--durability %s: a topic with --reliable=false keeps nothing", f.durability.value)
+		return protocol.TopicConfig{}, fail.Usagef("--durability %s: a topic with --reliable=false keeps nothing", f.durability.value)
 	}
 	return protocol.TopicConfig{Partitions: int(*f.partitions), Durability: f.durability.value, NonReliable: !*f.reliable}, nil
 }
@@ -108,10 +110,10 @@ func (a *app) topicCreate() *cobra.Command {
 		defer c.Close()
 		made, err := c.Admin().TopicCreate(cmd.Context(), protocol.TopicCreate{Topic: name, Config: cfg})
 		if err != nil {
-			return failed(err, "create topic %s", name)
+			return fail.Doing(err, "create topic %s", name)
 		}
 		if output.value == "json" {
-			return printJSON(a.out, createdTopic{made.Topic, made.ID, made.Created, !made.Config.NonReliable, made.Config})
+			return render.JSON(a.out, createdTopic{made.Topic, made.ID, made.Created, !made.Config.NonReliable, made.Config})
 		}
 		what := "topic exists with these settings:"
 		if made.Created {
@@ -161,9 +163,9 @@ func copies(level string, parts []protocol.PartitionDescription) string {
 // madeWith is "1 partition, durability local".
 func madeWith(partitions int, reliable bool, level string) string {
 	if !reliable {
-		return plural(partitions, "partition") + ", not reliable"
+		return render.Plural(partitions, "partition") + ", not reliable"
 	}
-	return plural(partitions, "partition") + ", durability " + level
+	return render.Plural(partitions, "partition") + ", durability " + level
 }
 
 func (a *app) topicList() *cobra.Command {
@@ -173,17 +175,17 @@ func (a *app) topicList() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		list, err := a.allTopics(cmd.Context(), *prefix)
 		if err != nil {
-			return failed(err, "list topics")
+			return fail.Doing(err, "list topics")
 		}
 		if output.value == "json" {
-			return printJSON(a.out, list)
+			return render.JSON(a.out, list)
 		}
-		t := table{header: []string{"topic", "partitions", "durability", "subscriptions", "retention"}}
+		t := render.Table{Header: []string{"topic", "partitions", "durability", "subscriptions", "retention"}}
 		for _, s := range list.Topics {
-			t.add(s.Topic, strconv.Itoa(s.Partitions), levelOf(s.Reliable, s.Durability), strconv.Itoa(s.Subscriptions),
+			t.Add(s.Topic, strconv.Itoa(s.Partitions), levelOf(s.Reliable, s.Durability), strconv.Itoa(s.Subscriptions),
 				retention(s.RetentionMS, s.RetentionBytes))
 		}
-		return t.print(a.out)
+		return t.Print(a.out)
 	}
 	return cmd
 }
@@ -243,10 +245,10 @@ func (a *app) topicDescribe() *cobra.Command {
 		}
 		d, err := ask(cmd.Context(), a, (*client.Admin).TopicDescribe, protocol.TopicArgs{Topic: name, Partition: partition})
 		if err != nil {
-			return failed(err, "describe topic %s", name)
+			return fail.Doing(err, "describe topic %s", name)
 		}
 		if output.value == "json" {
-			return printJSON(a.out, d)
+			return render.JSON(a.out, d)
 		}
 		return describeTopic(a.out, *d, *all)
 	}
@@ -266,7 +268,7 @@ func (a *app) topicDelete() *cobra.Command {
 			return err
 		}
 		if err := tell(cmd.Context(), a, (*client.Admin).TopicDelete, protocol.TopicArgs{Topic: name, Partition: -1, Force: *force}); err != nil {
-			return failed(err, "delete topic %s", name)
+			return fail.Doing(err, "delete topic %s", name)
 		}
 		fmt.Fprintf(a.out, "deleted topic %s\n", name)
 		return nil
@@ -298,10 +300,10 @@ func (a *app) topicSet() *cobra.Command {
 			change.Durability = &level.value
 		}
 		if change.RetentionMS == nil && change.RetentionBytes == nil && change.Durability == nil {
-			return usagef("topic set: nothing to change: name --retention-time, --retention-bytes or --durability")
+			return fail.Usagef("topic set: nothing to change: name --retention-time, --retention-bytes or --durability")
 		}
 		if err := tell(cmd.Context(), a, (*client.Admin).TopicSet, change); err != nil {
-			return failed(err, "set topic %s", name)
+			return fail.Doing(err, "set topic %s", name)
 		}
 		fmt.Fprintf(a.out, "changed topic %s\n", name)
 		return nil
@@ -338,30 +340,30 @@ func describeTopic(w io.Writer, d protocol.TopicDescription, all bool) error {
 }
 
 func describePartitions(w io.Writer, parts []protocol.PartitionDescription, all bool) error {
-	t := table{header: []string{"partition", "owner", "state", "log start", "next offset", "size", "segments", "producers"}}
+	t := render.Table{Header: []string{"partition", "owner", "state", "log start", "next offset", "size", "segments", "producers"}}
 	if all {
-		t.header = append(t.header, "epoch", "committed end", "ceiling")
+		t.Header = append(t.Header, "epoch", "committed end", "ceiling")
 	}
 	for _, p := range parts {
 		state := p.State
 		if p.Reason != "" {
 			state += ": " + p.Reason
 		}
-		row := []string{strconv.Itoa(p.Partition), p.Owner, state, u64(p.LogStart), u64(p.NextOffset), roughSize(p.Bytes),
+		row := []string{strconv.Itoa(p.Partition), p.Owner, state, render.U64(p.LogStart), render.U64(p.NextOffset), render.Size(p.Bytes),
 			strconv.Itoa(p.Segments), strconv.Itoa(p.Producers)}
 		if all {
-			row = append(row, u64(p.Epoch), u64(p.CommittedEnd), u64(p.Ceiling))
+			row = append(row, render.U64(p.Epoch), render.U64(p.CommittedEnd), render.U64(p.Ceiling))
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 // describeRanges prints the ranges that are not whole, or all of them.
 func describeRanges(w io.Writer, parts []protocol.PartitionDescription, all bool) error {
-	t := table{header: []string{"partition", "offsets", "status", "detail"}}
+	t := render.Table{Header: []string{"partition", "offsets", "status", "detail"}}
 	if all {
-		t.header = append(t.header, "epoch", "stores")
+		t.Header = append(t.Header, "epoch", "stores")
 	}
 	for _, p := range parts {
 		for _, r := range p.Ranges {
@@ -369,24 +371,24 @@ func describeRanges(w io.Writer, parts []protocol.PartitionDescription, all bool
 			if whole && r.Detail == "" && !all {
 				continue
 			}
-			row := []string{strconv.Itoa(p.Partition), offsets(r.Start, r.End), rangeStatus(r.Status), r.Detail}
+			row := []string{strconv.Itoa(p.Partition), render.Offsets(r.Start, r.End), rangeStatus(r.Status), r.Detail}
 			if all {
-				row = append(row, u64(r.Epoch), strings.Join(r.Stores, " "))
+				row = append(row, render.U64(r.Epoch), strings.Join(r.Stores, " "))
 			}
-			t.add(row...)
+			t.Add(row...)
 		}
 		if !all {
 			continue
 		}
 		for _, s := range p.Superseded {
-			t.add(strconv.Itoa(p.Partition), offsets(s.Start, s.End), "superseded", "stored again at later offsets", "", "")
+			t.Add(strconv.Itoa(p.Partition), render.Offsets(s.Start, s.End), "superseded", "stored again at later offsets", "", "")
 		}
 	}
-	if len(t.rows) == 0 {
+	if t.Empty() {
 		return nil
 	}
 	fmt.Fprintln(w)
-	return t.print(w)
+	return t.Print(w)
 }
 
 // rangeStatus is a status in the words of output: LIMBO is an internal word.
@@ -397,12 +399,15 @@ func rangeStatus(s string) string {
 	return s
 }
 
-// offsets is [from, to) as its first and last offset.
-func offsets(from, to uint64) string {
-	if from >= to {
-		return "none"
+// durability is a level with what it means, as help and errors say it.
+func durability(level string) string {
+	switch level {
+	case "local":
+		return "local (synced to the broker's disk)"
+	case "warm":
+		return "warm (disk and write buffer with one replica)"
+	case "object":
+		return "object (in the object store)"
 	}
-	return u64(from) + "-" + u64(to-1)
+	return level
 }
-
-func u64(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -30,10 +32,10 @@ func (a *app) topicVerify() *cobra.Command {
 		report, err := ask(cmd.Context(), a, (*client.Admin).TopicVerify, protocol.TopicArgs{Topic: name, Partition: partition})
 		stop()
 		if err != nil {
-			return failed(err, "verify topic %s", name)
+			return fail.Doing(err, "verify topic %s", name)
 		}
 		if output.value == "json" {
-			err = printJSON(a.out, report)
+			err = render.JSON(a.out, report)
 		} else {
 			err = printVerify(a.out, *report)
 		}
@@ -41,7 +43,7 @@ func (a *app) topicVerify() *cobra.Command {
 			return err
 		}
 		if n := countFindings(*report); n > 0 {
-			return fmt.Errorf("verify topic %s: %s", name, plural(n, "finding"))
+			return fmt.Errorf("verify topic %s: %s", name, render.Plural(n, "finding"))
 		}
 		return nil
 	}
@@ -57,19 +59,19 @@ func countFindings(r protocol.VerifyReport) int {
 }
 
 func printVerify(w io.Writer, r protocol.VerifyReport) error {
-	t := table{header: []string{"partition", "offsets", "messages", "size", "findings"}}
-	found := table{header: []string{"partition", "offsets", "tier", "file", "at", "what"}}
+	t := render.Table{Header: []string{"partition", "offsets", "messages", "size", "findings"}}
+	found := render.Table{Header: []string{"partition", "offsets", "tier", "file", "at", "what"}}
 	for _, p := range r.Partitions {
-		t.add(strconv.Itoa(p.Partition), offsets(p.From, p.To), grouped(p.Messages), roughSize(p.Bytes), strconv.Itoa(len(p.Findings)))
+		t.Add(strconv.Itoa(p.Partition), render.Offsets(p.From, p.To), render.Grouped(p.Messages), render.Size(p.Bytes), strconv.Itoa(len(p.Findings)))
 		for _, f := range p.Findings {
-			found.add(strconv.Itoa(p.Partition), offsets(f.From, f.To), f.Tier, f.File, strconv.FormatInt(f.At, 10), f.What)
+			found.Add(strconv.Itoa(p.Partition), render.Offsets(f.From, f.To), f.Tier, f.File, strconv.FormatInt(f.At, 10), f.What)
 		}
 	}
-	if err := t.print(w); err != nil || len(found.rows) == 0 {
+	if err := t.Print(w); err != nil || found.Empty() {
 		return err
 	}
 	fmt.Fprintln(w)
-	return found.print(w)
+	return found.Print(w)
 }
 
 func (a *app) topicTruncate() *cobra.Command {
@@ -89,15 +91,15 @@ func (a *app) topicTruncate() *cobra.Command {
 			return err
 		}
 		if !cmd.Flags().Changed("before") {
-			return usagef("topic truncate: --before is missing")
+			return fail.Usagef("topic truncate: --before is missing")
 		}
 		arg := protocol.Truncate{Topic: name, Partition: partition, Before: uint64(*before)}
 		res, err := a.truncate(cmd.Context(), arg, *dry, *yes)
 		if err != nil {
-			return failed(err, "truncate topic %s", args[0])
+			return fail.Doing(err, "truncate topic %s", args[0])
 		}
 		if output.value == "json" {
-			return printJSON(a.out, res)
+			return render.JSON(a.out, res)
 		}
 		verb := "removed"
 		if *dry {
@@ -117,9 +119,9 @@ func removed(t protocol.Truncated) string {
 	if t.LogStart <= t.Was {
 		return "nothing"
 	}
-	s := "offsets " + offsets(t.Was, t.LogStart)
+	s := "offsets " + render.Offsets(t.Was, t.LogStart)
 	if t.Unacked > 0 {
-		s += fmt.Sprintf(" (%s not acknowledged by every subscription)", plural(t.Unacked, "message"))
+		s += fmt.Sprintf(" (%s not acknowledged by every subscription)", render.Plural(t.Unacked, "message"))
 	}
 	return s
 }
@@ -137,7 +139,7 @@ func (a *app) truncate(ctx context.Context, arg protocol.Truncate, dry, yes bool
 			return nil, err
 		}
 		if len(d.Partitions) > 1 {
-			return nil, usagef("offsets belong to a partition: name one, %s:0 to %s:%d", arg.Topic, arg.Topic, len(d.Partitions)-1)
+			return nil, fail.Usagef("offsets belong to a partition: name one, %s:0 to %s:%d", arg.Topic, arg.Topic, len(d.Partitions)-1)
 		}
 		arg.Partition = 0
 	}
@@ -172,7 +174,7 @@ func (a *app) topicResolve() *cobra.Command {
 			return err
 		}
 		if partition < 0 {
-			return usagef("topic resolve: %s names no partition: TOPIC:N", args[0])
+			return fail.Usagef("topic resolve: %s names no partition: TOPIC:N", args[0])
 		}
 		arg := protocol.Resolve{Topic: name, Partition: partition}
 		if arg.How, err = resolution(*lost, *gap, *adopt); err != nil {
@@ -181,7 +183,7 @@ func (a *app) topicResolve() *cobra.Command {
 		if *span != "" {
 			r, err := parseRange(*span)
 			if err != nil {
-				return usagef("--range: %w", err)
+				return fail.Usagef("--range: %w", err)
 			}
 			arg.From, arg.To = r.From, r.To
 		}
@@ -191,7 +193,7 @@ func (a *app) topicResolve() *cobra.Command {
 			}
 		}
 		if err := tell(cmd.Context(), a, (*client.Admin).TopicResolve, arg); err != nil {
-			return failed(err, "resolve %s", args[0])
+			return fail.Doing(err, "resolve %s", args[0])
 		}
 		fmt.Fprintf(a.out, "resolved %s: %s\n", args[0], arg.How)
 		return nil
@@ -203,14 +205,14 @@ func resolution(lost, gap, adopt bool) (string, error) {
 	how := ""
 	for word, on := range map[string]bool{"lost": lost, "accept-gap": gap, "adopt": adopt} {
 		if on && how != "" {
-			return "", usagef("topic resolve: --lost, --accept-gap and --adopt exclude each other")
+			return "", fail.Usagef("topic resolve: --lost, --accept-gap and --adopt exclude each other")
 		}
 		if on {
 			how = word
 		}
 	}
 	if how == "" {
-		return "", &failure{code: exitUsage, err: errors.New("topic resolve: one of --lost, --accept-gap and --adopt is missing")}
+		return "", fail.With(fail.Usage, errors.New("topic resolve: one of --lost, --accept-gap and --adopt is missing"))
 	}
 	return how, nil
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 )
@@ -34,8 +36,8 @@ func (a *app) move(ctx context.Context, arg protocol.TopicMove, timeout time.Dur
 		if arg.Partition >= 0 {
 			what = partitionName(arg.Topic, arg.Partition)
 		}
-		err = &failure{code: exitTimedOut, err: fmt.Errorf("not done after %s: %w", settings.FormatDuration(timeout), err)}
-		return nil, withHint(err, "`danube topic describe %s` tells who owns it and why it is not served; a move without progress is undone after 30s", what)
+		err = fail.With(fail.TimedOut, fmt.Errorf("not done after %s: %w", settings.FormatDuration(timeout), err))
+		return nil, fail.WithHint(err, "`danube topic describe %s` tells who owns it and why it is not served; a move without progress is undone after 30s", what)
 	}
 	return moved, err
 }
@@ -59,20 +61,20 @@ func (a *app) topicMove() *cobra.Command {
 		}
 		moved, err := a.move(cmd.Context(), protocol.TopicMove{Topic: name, Partition: partition, To: *to}, *timeout)
 		if err != nil {
-			return failed(explained(withNames(err), name), "move topic %s", args[0])
+			return fail.Doing(explained(withNames(err), name), "move topic %s", args[0])
 		}
 		if output.value == "json" {
-			return printJSON(a.out, moved)
+			return render.JSON(a.out, moved)
 		}
-		t := table{header: []string{"partition", "from", "to", "epoch", "at offset"}}
+		t := render.Table{Header: []string{"partition", "from", "to", "epoch", "at offset"}}
 		for _, p := range moved.Partitions {
-			t.add(strconv.Itoa(p.Partition), p.From, p.To, u64(p.Epoch), u64(p.MovedAt))
+			t.Add(strconv.Itoa(p.Partition), p.From, p.To, render.U64(p.Epoch), render.U64(p.MovedAt))
 		}
-		if len(t.rows) == 0 {
+		if t.Empty() {
 			_, err := fmt.Fprintf(a.out, "%s is where it should be\n", args[0])
 			return err
 		}
-		return t.print(a.out)
+		return t.Print(a.out)
 	}
 	return cmd
 }

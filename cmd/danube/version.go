@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -40,7 +41,7 @@ func (a *app) version() *cobra.Command {
 			Formats: formatVersion{Protocol: protocol.Version, Batch: 1, Segment: 1},
 		}
 		if output.value == "json" {
-			return printJSON(a.out, v)
+			return render.JSON(a.out, v)
 		}
 		fmt.Fprintf(a.out, "danube %s\n", v.Version)
 		if v.Commit != "" {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/segment"
@@ -64,12 +66,12 @@ func (a *app) walVerify() *cobra.Command {
 			return fmt.Errorf("verify log: %w", err)
 		}
 		if output.value == "json" {
-			err = printJSON(a.out, rep)
+			err = render.JSON(a.out, rep)
 		} else {
 			err = printWAL(a.out, rep)
 		}
 		if err == nil && len(rep.Problems) > 0 {
-			err = fmt.Errorf("verify log %s: %s", args[0], plural(len(rep.Problems), "problem"))
+			err = fmt.Errorf("verify log %s: %s", args[0], render.Plural(len(rep.Problems), "problem"))
 		}
 		return err
 	}
@@ -83,7 +85,7 @@ func (a *app) verifyWAL(dir string) (walReport, error) {
 		return walReport{}, err
 	}
 	if len(folders) == 0 {
-		return walReport{}, withHint(fmt.Errorf("%s holds no segment files", dir), "the data directory of a broker is meant; `danube config show` names it")
+		return walReport{}, fail.WithHint(fmt.Errorf("%s holds no segment files", dir), "the data directory of a broker is meant; `danube config show` names it")
 	}
 	rep := walReport{Directory: dir}
 	bar := a.newProgress(total, "verify", true)
@@ -133,7 +135,7 @@ func segmentFolders(dir string) (map[string][]string, int64, error) {
 		return nil, 0, err
 	}
 	if !info.IsDir() {
-		return nil, 0, withHint(fmt.Errorf("%s is a file", dir), "`danube segment verify %s` looks at one", dir)
+		return nil, 0, fail.WithHint(fmt.Errorf("%s is a file", dir), "`danube segment verify %s` looks at one", dir)
 	}
 	folders, total := map[string][]string{}, int64(0)
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -185,7 +187,7 @@ func verifyPartition(part *walPartition, folder string, files []string, read fun
 			hole.What = "the offsets in front of this file lie in no other"
 			problems = append(problems, hole)
 		} else if hole.From < hole.To {
-			part.Notes = append(part.Notes, fmt.Sprintf("offsets %s were not written: a gap between two runs", offsets(hole.From, hole.To)))
+			part.Notes = append(part.Notes, fmt.Sprintf("offsets %s were not written: a gap between two runs", render.Offsets(hole.From, hole.To)))
 		}
 		part.End, epoch = max(part.End, rep.Facts.End), rep.Header.Epoch
 	}
@@ -209,12 +211,12 @@ func judgeEnd(rep segmentReport, last bool) (problems []segmentProblem, notes []
 }
 
 func printWAL(w io.Writer, r walReport) error {
-	t := table{header: []string{"topic", "partition", "files", "size", "messages", "offsets", "notes"}}
+	t := render.Table{Header: []string{"topic", "partition", "files", "size", "messages", "offsets", "notes"}}
 	for _, p := range r.Partitions {
-		t.add(p.Topic, strconv.FormatUint(uint64(p.Partition), 10), strconv.Itoa(p.Files), roughSize(p.Bytes), grouped(p.Messages),
-			offsets(p.First, p.End), strings.Join(p.Notes, "; "))
+		t.Add(p.Topic, strconv.FormatUint(uint64(p.Partition), 10), strconv.Itoa(p.Files), render.Size(p.Bytes), render.Grouped(p.Messages),
+			render.Offsets(p.First, p.End), strings.Join(p.Notes, "; "))
 	}
-	if err := t.print(w); err != nil {
+	if err := t.Print(w); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/disk"
 )
@@ -41,7 +42,7 @@ func (a *app) walAdopt() *cobra.Command {
 			return startError(fmt.Errorf("adopt %s: %w", dir, err), broker.Config{DataDir: dir})
 		}
 		if output.value == "json" {
-			return printJSON(a.out, adopted{dir, hex.EncodeToString(id[:])})
+			return render.JSON(a.out, adopted{dir, hex.EncodeToString(id[:])})
 		}
 		_, err = fmt.Fprintf(a.out, "%s is store %s again\n", dir, hex.EncodeToString(id[:]))
 		return err

@@ -1,4 +1,6 @@
-package main
+// Package render is how a command prints its result: a value as one JSON document, or tables, numbers and times for a
+// person. It knows nothing of what it prints.
+package render
 
 import (
 	"bytes"
@@ -15,10 +17,12 @@ import (
 	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/renderer"
 	"github.com/olekukonko/tablewriter/tw"
+
+	"github.com/danubemq/danube/cmd/danube/fail"
 )
 
-// printJSON writes v as one JSON document. Lists that are empty are written as [], never as null.
-func printJSON(w io.Writer, v any) error {
+// JSON writes v as one JSON document. Lists that are empty are written as [], never as null.
+func JSON(w io.Writer, v any) error {
 	value := reflect.New(reflect.TypeOf(v)).Elem()
 	value.Set(reflect.ValueOf(v))
 	fillLists(value)
@@ -54,19 +58,23 @@ func fillLists(v reflect.Value) {
 	}
 }
 
-// timeLayout is RFC 3339 in UTC with milliseconds.
-const timeLayout = "2006-01-02T15:04:05.000Z"
+// TimeLayout is RFC 3339 in UTC with milliseconds.
+const TimeLayout = "2006-01-02T15:04:05.000Z"
 
-// table collects rows and prints them in columns without lines.
-type table struct {
-	header []string
+// Table collects rows and prints them in columns without lines.
+type Table struct {
+	Header []string
 	rows   [][]string
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+// Add appends a row.
+func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// print writes the table. Without rows it writes the header alone, so that a person sees what is empty.
-func (t *table) print(w io.Writer) error {
+// Empty reports whether the table has no row.
+func (t *Table) Empty() bool { return len(t.rows) == 0 }
+
+// Print writes the table. Without rows it writes the header alone, so that a person sees what is empty.
+func (t *Table) Print(w io.Writer) error {
 	var text bytes.Buffer
 	tab := tablewriter.NewTable(&text,
 		tablewriter.WithRenderer(renderer.NewBlueprint(tw.Rendition{
@@ -80,8 +88,8 @@ func (t *table) print(w io.Writer) error {
 			Header: cells(),
 			Row:    cells(),
 		}))
-	header := make([]string, len(t.header))
-	for i, name := range t.header {
+	header := make([]string, len(t.Header))
+	for i, name := range t.Header {
 		header[i] = strings.ToUpper(name)
 	}
 	tab.Header(header)
@@ -104,7 +112,7 @@ func (t *table) print(w io.Writer) error {
 // unread makes the end of a command of an error of writing what it prints: whoever closed the pipe has seen enough.
 func unread(err error) error {
 	if errors.Is(err, syscall.EPIPE) {
-		return &failure{code: exitDone, err: err}
+		return fail.With(fail.Done, err)
 	}
 	return err
 }
@@ -118,21 +126,21 @@ func cells() tw.CellConfig {
 	}
 }
 
-// formatTime prints milliseconds since 1970 as RFC 3339 in UTC.
-func formatTime(ms int64) string {
-	return time.UnixMilli(ms).UTC().Format(timeLayout)
+// Time prints milliseconds since 1970 as RFC 3339 in UTC.
+func Time(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format(TimeLayout)
 }
 
-// yesNo is a truth value for a table.
-func yesNo(b bool) string {
+// YesNo is a truth value for a table.
+func YesNo(b bool) string {
 	if b {
 		return "yes"
 	}
 	return "no"
 }
 
-// plural is "1 partition", "2 partitions".
-func plural[N int | int64 | uint64](n N, noun string) string {
+// Plural is "1 partition", "2 partitions".
+func Plural[N int | int64 | uint64](n N, noun string) string {
 	s := strconv.FormatInt(int64(n), 10) + " " + noun
 	if n != 1 {
 		s += "s"
@@ -140,8 +148,8 @@ func plural[N int | int64 | uint64](n N, noun string) string {
 	return s
 }
 
-// grouped prints a number with thin groups for a person: 3,300,000.
-func grouped[N int | int64 | uint64](n N) string {
+// Grouped prints a number with thin groups for a person: 3,300,000.
+func Grouped[N int | int64 | uint64](n N) string {
 	s := strconv.FormatInt(int64(n), 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -149,15 +157,23 @@ func grouped[N int | int64 | uint64](n N) string {
 	return s
 }
 
-// durability is a level with what it means, as help and errors say it.
-func durability(level string) string {
-	switch level {
-	case "local":
-		return "local (synced to the broker's disk)"
-	case "warm":
-		return "warm (disk and write buffer with one replica)"
-	case "object":
-		return "object (in the object store)"
+// Size prints bytes for a table: three digits and a unit.
+func Size(n int64) string {
+	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
+		if scale := int64(1) << (40 - 10*i); n >= scale {
+			return strconv.FormatFloat(float64(n)/float64(scale), 'f', 1, 64) + " " + unit
+		}
 	}
-	return level
+	return strconv.FormatInt(n, 10) + " B"
 }
+
+// Offsets is [from, to) as its first and last offset.
+func Offsets(from, to uint64) string {
+	if from >= to {
+		return "none"
+	}
+	return U64(from) + "-" + U64(to-1)
+}
+
+// U64 is n in digits.
+func U64(n uint64) string { return strconv.FormatUint(n, 10) }

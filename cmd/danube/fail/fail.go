@@ -1,0 +1,116 @@
+// Package fail is how a command fails: an error of it may know the exit code and what to do about it, and Report is the
+// one place that prints errors. The texts are one line a problem, with a hint below where one helps.
+package fail
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/danubemq/danube/client"
+	"github.com/danubemq/danube/protocol"
+)
+
+// The exit codes; docs/cli.md promises them.
+const (
+	Done     = 0
+	Failed   = 1
+	Usage    = 2 // the command line or the configuration is wrong
+	TimedOut = 3
+)
+
+// failure is an error that knows its exit code, and what to do about it.
+type failure struct {
+	code int
+	err  error
+	hint string
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// With is err with an exit code.
+func With(code int, err error) error { return &failure{code: code, err: err} }
+
+// Usagef is an error in how the command was called.
+func Usagef(format string, args ...any) error {
+	return With(Usage, fmt.Errorf(format, args...))
+}
+
+// WithHint adds the line that says what to do about err. It keeps err's exit code.
+func WithHint(err error, format string, args ...any) error {
+	return &failure{code: CodeOf(err), err: err, hint: fmt.Sprintf(format, args...)}
+}
+
+// Doing says what failed in front of why. What the broker answered speaks for itself: the steps that led to it are left
+// out, unless time ran out in between.
+func Doing(err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	e, answered := errors.AsType[*protocol.Error](err)
+	_, unknown := errors.AsType[*client.UnknownError](err)
+	if !answered || unknown || e.Code == protocol.CodeTimeout || CodeOf(err) != Failed {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	short := fmt.Errorf("%s: %w", what, e)
+	if hint := HintOf(err); hint != "" {
+		return WithHint(short, "%s", hint)
+	}
+	return short
+}
+
+// errQuiet ends a command that has itself said why.
+var errQuiet = errors.New("failed")
+
+// Quietly is the exit code without a text, for an error that was printed as part of the result.
+func Quietly(err error, code int) error {
+	if err == nil {
+		return nil
+	}
+	return With(code, errQuiet)
+}
+
+// CodeOf is the exit code for err.
+func CodeOf(err error) int {
+	if err == nil {
+		return Done
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.code
+	}
+	return Failed
+}
+
+// HintOf finds the hint of err: the command's own, else the broker's.
+func HintOf(err error) string {
+	for f, ok := errors.AsType[*failure](err); ok; f, ok = errors.AsType[*failure](f.err) {
+		if f.hint != "" {
+			return f.hint
+		}
+	}
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		return e.Hint
+	}
+	return ""
+}
+
+// Report prints err as the house does, one line a problem and the hint below, and returns the exit code.
+func Report(w io.Writer, err error) int {
+	if err == nil {
+		return Done
+	}
+	code := CodeOf(err)
+	if code == Done || errors.Is(err, errQuiet) {
+		return code
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
+		fmt.Fprintf(w, "danube: %s\n", line)
+	}
+	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Request != "" {
+		fmt.Fprintf(w, "  request %s (the broker's log has it too)\n", e.Request)
+	}
+	if hint := HintOf(err); hint != "" {
+		fmt.Fprintf(w, "  hint: %s\n", hint)
+	}
+	return code
+}
