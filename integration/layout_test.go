@@ -50,6 +50,7 @@ func house() map[string]room {
 		served   = "broker/served"
 		fail     = "cmd/danube/fail"
 		render   = "cmd/danube/render"
+		offline  = "cmd/danube/offline"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -88,10 +89,11 @@ func house() map[string]room {
 		"broker":               {level: 9, may: []string{served, delivery, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
 		fail:                   {level: 2, may: []string{"client", "protocol"}},
 		render:                 {level: 3, may: []string{fail}},
+		offline:                {level: 6, may: []string{fail, render, "storage", segment, disk, state}, tests: []string{batch}},
 		"cmd/danube/settings":  {level: 4},
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
-		"cmd/danube":           {level: 10, may: []string{fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
+		"cmd/danube":           {level: 10, may: []string{offline, fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
 		"integration":          {level: 10, may: []string{"broker", "client", "integration/history", "protocol", batch}},
 		"integration/history":  {level: 0},
 		"integration/planted":  {level: 0},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/storage/segment"
 )
 
 // TestExitCodesAndErrors runs command lines that need no broker, or find none.
@@ -15,6 +16,10 @@ func TestExitCodesAndErrors(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty")
 	if err := os.WriteFile(empty, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(t.TempDir(), segment.FormatName(0, 1))
+	if err := os.WriteFile(log, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	closed := closedPort(t)
@@ -58,6 +63,11 @@ func TestExitCodesAndErrors(t *testing.T) {
 		"no file to produce":           {"produce t --file " + dir + "/none", fail.Failed, []string{"no such file"}},
 		"no segment":                   {"segment verify " + dir + "/none.seg", fail.Failed, []string{"verify segment:", "no such file"}},
 		"an empty segment":             {"segment verify " + empty, fail.Failed, []string{"problem"}},
+		"an empty segment as JSON":     {"segment verify -o json " + empty, fail.Failed, []string{"verify segment " + empty + ": 1 problem"}},
+		"dump of an empty segment":     {"segment dump " + empty, fail.Failed, []string{"dump segment " + empty + ": not a segment"}},
+		"the same as JSON":             {"segment dump -o json " + empty, fail.Failed, []string{"dump segment " + empty + ": not a segment"}},
+		"a log that is not whole":      {"wal verify " + filepath.Dir(log), fail.Failed, []string{"verify log " + filepath.Dir(log) + ": 1 problem"}},
+		"the same log as JSON":         {"wal verify -o json " + filepath.Dir(log), fail.Failed, []string{"1 problem"}},
 		"a folder as segment":          {"segment dump " + dir, fail.Failed, []string{"is no file"}},
 		"no log":                       {"wal verify " + dir, fail.Failed, []string{"holds no segment files"}},
 		"log of a file":                {"wal verify " + empty, fail.Failed, []string{"is a file", "danube segment verify"}},

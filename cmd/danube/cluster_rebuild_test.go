@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/offline"
 )
 
 // offlineCommand runs a command on a stopped broker's directory.
@@ -54,7 +55,7 @@ func TestRebuildReadsEverythingAgain(t *testing.T) {
 			t.Errorf("a start with a rotten database says %s", said)
 		}
 		dry, _ := offlineCommand(t, fail.Done, "cluster", "rebuild", "--from", dir, "--data-dir", dir, "--dry-run", "-o", "json")
-		var rep rebuilt
+		var rep offline.Rebuilt
 		if err := json.Unmarshal([]byte(dry), &rep); err != nil || rep.History != history || len(rep.Partitions) != 4 || len(rep.Problems) > 0 {
 			t.Errorf("dry run %d: %v\n%s", history, err, dry)
 		}

@@ -14,22 +14,13 @@ import (
 
 	"github.com/danubemq/danube/broker"
 	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/offline"
 	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/meta"
-	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/disk"
 )
-
-// offline is a stopped broker whose data directory a command works on.
-type offline struct {
-	dir     string
-	name    string // of the broker
-	cluster string // name
-	address string // of the peer port from now on, host:port
-	store   state.StoreID
-}
 
 // addOfflineFlags adds the flags that say which broker is meant; settings come from where its own come from.
 func addOfflineFlags(cmd *cobra.Command) (file *string) {
@@ -42,30 +33,28 @@ func addOfflineFlags(cmd *cobra.Command) (file *string) {
 }
 
 // offline finds the broker that the flags name.
-func (a *app) offline(cmd *cobra.Command, file string) (offline, error) {
+func (a *app) offline(cmd *cobra.Command, file string) (offline.Broker, error) {
 	cfg, _, err := settings.Load(settings.Sources{File: a.configFile(file), Env: a.env, Flags: cmd.Flags()})
 	if err != nil {
-		return offline{}, fail.With(fail.Usage, err)
+		return offline.Broker{}, fail.With(fail.Usage, err)
 	}
-	o := offline{cluster: cfg.Cluster.Name, address: told(cfg, cfg.PeerPort)}
-	if o.address == "" {
-		o.address = net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.PeerPort))
+	o := offline.Broker{Cluster: cfg.Cluster.Name, Address: told(cfg, cfg.PeerPort)}
+	if o.Address == "" {
+		o.Address = net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.PeerPort))
 	}
-	if o.dir, err = filepath.Abs(cfg.DataDir); err != nil {
-		return offline{}, fmt.Errorf("find the data directory: %w", err)
+	if o.Dir, err = filepath.Abs(cfg.DataDir); err != nil {
+		return offline.Broker{}, fmt.Errorf("find the data directory: %w", err)
 	}
-	if o.name, err = chooseName(cfg.Name, o.dir, true, slog.New(slog.DiscardHandler)); err != nil {
-		return offline{}, err
+	if o.Name, err = chooseName(cfg.Name, o.Dir, true, slog.New(slog.DiscardHandler)); err != nil {
+		return offline.Broker{}, err
 	}
-	id, err := storage.Identity(disk.OS(), o.dir)
+	id, err := storage.Identity(disk.OS(), o.Dir)
 	if err != nil {
-		return offline{}, startError(fmt.Errorf("read the store's id: %w", err), broker.Config{DataDir: o.dir})
+		return offline.Broker{}, startError(fmt.Errorf("read the store's id: %w", err), broker.Config{DataDir: o.Dir})
 	}
-	o.store = id
+	o.Store = id
 	return o, nil
 }
-
-func (o offline) metaDir() string { return filepath.Join(o.dir, "meta") }
 
 // recovered is cluster recover -o json.
 type recovered struct {
@@ -92,16 +81,16 @@ func (a *app) clusterRecover() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := a.confirm(*yes, "make broker "+o.name+" in "+o.dir+" the only voter and give up what only the other voters knew"); err != nil {
+		if err := a.confirm(*yes, "make broker "+o.Name+" in "+o.Dir+" the only voter and give up what only the other voters knew"); err != nil {
 			return err
 		}
-		if err := meta.Recover(o.metaDir(), o.store, o.address); err != nil {
+		if err := meta.Recover(o.MetaDir(), o.Store, o.Address); err != nil {
 			return metaError(err, o)
 		}
 		if output.value == "json" {
-			return render.JSON(a.out, recovered{o.dir, hex.EncodeToString(o.store[:]), o.address})
+			return render.JSON(a.out, recovered{o.Dir, hex.EncodeToString(o.Store[:]), o.Address})
 		}
-		fmt.Fprintf(a.out, "broker %s (store %s) is the only voter, in a new history\n\n", o.name, o.store)
+		fmt.Fprintf(a.out, "broker %s (store %s) is the only voter, in a new history\n\n", o.Name, o.Store)
 		fmt.Fprintf(a.out, "may be missing: what was decided last and had not reached this broker\n"+
 			"next:           start this broker as before; danube cluster status says who is lost\n"+
 			"                danube broker remove NAME for every broker whose disk is gone\n"+
@@ -112,11 +101,11 @@ func (a *app) clusterRecover() *cobra.Command {
 }
 
 // metaError adds what helps when the metadata of a stopped broker cannot be worked on.
-func metaError(err error, o offline) error {
+func metaError(err error, o offline.Broker) error {
 	_, damaged := errors.AsType[*meta.DamagedError](err)
 	switch {
 	case damaged:
-		return fail.WithHint(err, "`danube cluster rebuild --from %s --data-dir %s` makes the metadata anew from the segments", o.dir, o.dir)
+		return fail.WithHint(err, "`danube cluster rebuild --from %s --data-dir %s` makes the metadata anew from the segments", o.Dir, o.Dir)
 	case errors.Is(err, meta.ErrInUse):
 		return fail.WithHint(err, "the broker must be stopped")
 	}

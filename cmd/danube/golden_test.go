@@ -8,6 +8,7 @@ import (
 
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/bench"
+	"github.com/danubemq/danube/cmd/danube/offline"
 	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
@@ -69,18 +70,24 @@ func exampleStatus() protocol.Status {
 		}}
 }
 
-func exampleSegment() segmentReport {
-	return segmentReport{
-		File: "x.seg", Size: 8192, Sealed: true, Facts: segmentFacts{First: 5, End: 9, FirstTime: "2026-01-31T12:00:00.000Z", LastTime: "2026-01-31T12:00:01.000Z", Batches: 2, Messages: 4, Marks: 1, DataEnd: 4096, CRC: "deadbeef"},
-		Header:   &segmentHeader{Topic: "/default/orders", TopicID: "0001", Partition: 2, Base: 5, FirstEpoch: 1, Epoch: 1, Cluster: "0f0e", Store: "aa", Created: "2026-01-31T12:00:00.000Z"},
-		Problems: []segmentProblem{{File: "x.seg", At: 100, From: 6, To: 7, What: "body CRC"}},
+func exampleSegment() offline.Segment {
+	return offline.Segment{
+		File: "x.seg", Size: 8192, Sealed: true, Facts: offline.Facts{First: 5, End: 9, FirstTime: "2026-01-31T12:00:00.000Z", LastTime: "2026-01-31T12:00:01.000Z", Batches: 2, Messages: 4, Marks: 1, DataEnd: 4096, CRC: "deadbeef"},
+		Header:   &offline.Header{Topic: "/default/orders", TopicID: "0001", Partition: 2, Base: 5, FirstEpoch: 1, Epoch: 1, Cluster: "0f0e", Store: "aa", Created: "2026-01-31T12:00:00.000Z"},
+		Problems: []offline.Problem{{File: "x.seg", At: 100, From: 6, To: 7, What: "body CRC"}},
 	}
 }
 
-func exampleRebuilt() rebuilt {
-	return rebuilt{Directory: "/var/lib/danube", ClusterID: "0f0e", History: 1, Kept: "/var/lib/danube/meta.lost-1", Partitions: []rebuiltPartition{
-		{Topic: "/default/orders", TopicID: "0001", First: 10, End: 600, GoesOnAt: 4294967896, Files: 2, Bytes: 123456, Missing: []missingOffsets{{100, 200}}},
-	}, Problems: []segmentProblem{{File: "wal/0001/0/x.seg", What: "no segment magic"}}, Notes: notInSegments()}
+func exampleRebuilt() offline.Rebuilt {
+	return offline.Rebuilt{Directory: "/var/lib/danube", ClusterID: "0f0e", History: 1, Kept: "/var/lib/danube/meta.lost-1", Partitions: []offline.RebuiltPartition{
+		{Topic: "/default/orders", TopicID: "0001", First: 10, End: 600, GoesOnAt: 4294967896, Files: 2, Bytes: 123456, Missing: []offline.Missing{{From: 100, To: 200}}},
+	}, Problems: []offline.Problem{{File: "wal/0001/0/x.seg", What: "no segment magic"}}, Notes: []string{
+		"subscriptions and what they acknowledged: there are none; `danube subscription create` makes them",
+		"retention: nothing is deleted until `danube topic set` says so again",
+		"durability: local; limits of topics and namespaces: none",
+		"partitions behind the last that holds something, topics that never held a message, and topics that are not reliable",
+		"what lies on other brokers only",
+	}}
 }
 
 // TestGoldenJSON holds every -o json that is one document. A field may be added, never renamed.
@@ -108,7 +115,7 @@ func TestGoldenJSON(t *testing.T) {
 		"cluster-restore":       restoreDone{"danube.snapshot", 123456, []string{"/default/orders"}, 1},
 		"cluster-restore-whole": restoreDone{File: "danube.snapshot", Bytes: 123456},
 		"segment-verify":        exampleSegment(),
-		"wal-verify":            walReport{Directory: "d", Files: 1, Bytes: 8192, Messages: 4, Partitions: []walPartition{{Topic: "/default/orders", TopicID: "0001", Files: 1, Bytes: 8192, Messages: 4, First: 5, End: 9}}},
+		"wal-verify":            offline.Log{Directory: "d", Files: 1, Bytes: 8192, Messages: 4, Partitions: []offline.Partition{{Topic: "/default/orders", TopicID: "0001", Files: 1, Bytes: 8192, Messages: 4, First: 5, End: 9}}},
 		"config-check":          checkReport{File: "danube.yaml", Problems: []string{"danube.yaml:1: unknown key x"}},
 		"config-show":           shownSettings{[]settings.Shown{{Key: "data_dir", Value: "/d", From: "--data-dir"}}},
 		"version":               versionReport{"1.0.0", "abc", "go1.26", "linux/amd64", formatVersion{1, 1, 1}},
@@ -156,8 +163,8 @@ func TestGoldenTables(t *testing.T) {
 		"broker-list":           func(b *bytes.Buffer) error { return brokerTable(b, exampleStatus().Brokers) },
 		"broker-describe":       func(b *bytes.Buffer) error { return describeBroker(b, exampleBroker(), false) },
 		"broker-describe-all":   func(b *bytes.Buffer) error { return describeBroker(b, exampleBroker(), true) },
-		"cluster-rebuild":       func(b *bytes.Buffer) error { return printRebuilt(b, exampleRebuilt()) },
-		"segment-verify":        func(b *bytes.Buffer) error { return printSegmentReport(b, exampleSegment()) },
+		"cluster-rebuild":       func(b *bytes.Buffer) error { return exampleRebuilt().Print(b) },
+		"segment-verify":        func(b *bytes.Buffer) error { return exampleSegment().Print(b) },
 		"bench": func(b *bytes.Buffer) error {
 			return benchTable(b, bench.Result{Messages: 1_000_000, Bytes: 1 << 30, Seconds: 1.5, Rate: 666666.7, P50: 100, P99: 900.5, P999: 2000, Max: 31000, Errors: 0}, "of a test")
 		},
