@@ -51,6 +51,7 @@ func house() map[string]room {
 		fail     = "cmd/danube/fail"
 		render   = "cmd/danube/render"
 		offline  = "cmd/danube/offline"
+		view     = "cmd/danube/view"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -90,10 +91,11 @@ func house() map[string]room {
 		fail:                   {level: 2, may: []string{"client", "protocol"}},
 		render:                 {level: 3, may: []string{fail}},
 		offline:                {level: 6, may: []string{fail, render, "storage", segment, disk, state}, tests: []string{batch}},
+		view:                   {level: 6, may: []string{render, "cmd/danube/settings", "protocol"}},
 		"cmd/danube/settings":  {level: 4},
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
-		"cmd/danube":           {level: 10, may: []string{offline, fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
+		"cmd/danube":           {level: 10, may: []string{offline, view, fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
 		"integration":          {level: 10, may: []string{"broker", "client", "integration/history", "protocol", batch}},
 		"integration/history":  {level: 0},
 		"integration/planted":  {level: 0},

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/render"
+	"github.com/danubemq/danube/cmd/danube/view"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -24,37 +24,8 @@ func (a *app) broker() *cobra.Command {
 func (a *app) brokerList() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the brokers that are not removed", Args: wantArgs()}
 	return show(a, cmd, "list brokers", (*client.Admin).BrokerList, func(w io.Writer, l *protocol.BrokerList) error {
-		return brokerTable(w, l.Brokers)
+		return view.Brokers(w, l.Brokers)
 	})
-}
-
-// brokerTable prints brokers for a person.
-func brokerTable(w io.Writer, brokers []protocol.BrokerStatus) error {
-	t := render.Table{Header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies"}}
-	for _, b := range byName(brokers) {
-		state := b.State
-		if b.Reason != "" {
-			state += ": " + b.Reason
-		}
-		t.Add(b.Name, b.Address, state, seen(b.Gossip), votes(b), strconv.Itoa(b.Partitions), strconv.Itoa(b.OnlyCopies))
-	}
-	return t.Print(w)
-}
-
-// seen is what gossip says of a broker, - where it says nothing.
-func seen(gossip string) string {
-	if gossip == "" {
-		return "-"
-	}
-	return gossip
-}
-
-// votes is a broker's part in the decisions about the metadata.
-func votes(b protocol.BrokerStatus) string {
-	if b.Leader {
-		return "leads"
-	}
-	return render.YesNo(b.Voter)
 }
 
 func (a *app) brokerDescribe() *cobra.Command {
@@ -69,7 +40,7 @@ func (a *app) brokerDescribe() *cobra.Command {
 		if output.value == "json" {
 			return render.JSON(a.out, d)
 		}
-		return describeBroker(a.out, *d, *all)
+		return view.Broker(a.out, *d, *all)
 	}
 	return cmd
 }
@@ -82,46 +53,6 @@ func withNames(err error) error {
 	}
 	return err
 }
-
-// describeBroker prints a broker for a person. Partitions are listed with all, else counted.
-func describeBroker(w io.Writer, d protocol.BrokerDescription, all bool) error {
-	fmt.Fprintf(w, "broker       %s\nstate        %s\n", d.Name, d.State)
-	if d.Reason != "" {
-		fmt.Fprintf(w, "because      %s\n", d.Reason)
-	}
-	fmt.Fprintf(w, "seen         %s\nvotes        %s\nclients      %s\npeers        %s\nhttp         %s\n",
-		seen(d.Gossip), votes(d.BrokerStatus), d.Address, d.Peer, d.HTTP)
-	if all {
-		fmt.Fprintf(w, "store        %s\nincarnation  %d\napplied      %d\n", d.Store, d.Incarnation, d.Applied)
-	}
-	fmt.Fprintf(w, "owns         %s\nonly copies  %s\n", render.Plural(d.Partitions, "partition"), render.Plural(d.OnlyCopies, "range"))
-	if len(d.Only) > 0 {
-		t := render.Table{Header: []string{"topic", "offsets", "status"}}
-		for _, r := range d.Only {
-			span := render.Offsets(r.Start, r.End)
-			if r.Status == "OPEN" {
-				span = render.U64(r.Start) + "-" // it grows; the end that others know is an old one
-			}
-			t.Add(partitionName(r.Topic, r.Partition), span, rangeStatus(r.Status))
-		}
-		fmt.Fprintln(w, "\nlies nowhere else:")
-		if err := t.Print(w); err != nil {
-			return err
-		}
-	}
-	if !all || len(d.Owned) == 0 {
-		return nil
-	}
-	t := render.Table{Header: []string{"topic", "epoch", "state"}}
-	for _, p := range d.Owned {
-		t.Add(partitionName(p.Topic, p.Partition), render.U64(p.Epoch), p.State)
-	}
-	fmt.Fprintln(w, "\nowned:")
-	return t.Print(w)
-}
-
-// partitionName is TOPIC:N.
-func partitionName(topic string, n int) string { return topic + ":" + strconv.Itoa(n) }
 
 // brokerDone is the -o json of a command that does something to a broker.
 type brokerDone struct {

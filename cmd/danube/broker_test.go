@@ -120,66 +120,6 @@ func TestRemoveAsksAndSaysWhatHelps(t *testing.T) {
 	}
 }
 
-// TestStatusInWords names what is wrong, and what to type, once.
-func TestStatusInWords(t *testing.T) {
-	s := exampleStatus()
-	s.Leader, s.Ownerless, s.Moving = "", 3, 0
-	s.Degraded = []string{"n2: disk is 91 % full"}
-	s.Brokers[1].Gossip = "suspect" // said of already, in the broker's words
-	s.Brokers = append(s.Brokers,
-		protocol.BrokerStatus{Name: "n4", State: "active", Gossip: "suspect", Applied: 5000},
-		protocol.BrokerStatus{Name: "n5", State: "active", Gossip: "alive", Applied: 3000},
-		protocol.BrokerStatus{Name: "n6", State: "draining", Partitions: 4, OnlyCopies: 1})
-	var b bytes.Buffer
-	if err := printStatus(&b, s); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"leader      none known to n1\n", "danube cluster recover", "danube topic resolve TOPIC:N --lost", "n3 is lost", "danube broker remove n3", "n4 is suspected", "n5 lags: 2,012 entries", "n6 is draining: 4 partitions to move, 1 range to copy",
-	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("lacks %q:\n%s", want, b.String())
-		}
-	}
-	if strings.Contains(b.String(), "n2 is suspected") {
-		t.Errorf("says of n2 what the broker has said:\n%s", b.String())
-	}
-}
-
-// TestHintForRangesOnNoBroker starts nothing: no broker is known to have them.
-func TestHintForRangesOnNoBroker(t *testing.T) {
-	for name, x := range map[string]struct {
-		unplaced    int
-		start, lost bool
-	}{"all have a broker": {0, true, true}, "some have none": {1, true, true}, "none has one": {2, false, true}} {
-		hints := strings.Join(statusHints(protocol.Status{Leader: "n1", Orphaned: 2, Unplaced: x.unplaced}), "\n")
-		if strings.Contains(hints, "start the brokers") != x.start || strings.Contains(hints, "no broker is known") != (x.unplaced > 0) || strings.Contains(hints, "--lost") != x.lost {
-			t.Errorf("%s: %s", name, hints)
-		}
-	}
-}
-
-// TestBrokersOfOneName are told apart by what a command takes: the beginning of the store's id.
-func TestBrokersOfOneName(t *testing.T) {
-	s := protocol.Status{Broker: "n1", Leader: "n1", Ready: true, Degraded: []string{"n1 (bbbbbbbb) is lost"}, Brokers: []protocol.BrokerStatus{
-		{Name: "n1", Store: "aaaaaaaa01", State: "active", Gossip: "alive"}, {Name: "n1", Store: "bbbbbbbb01", State: "lost"}, {Name: "n2", Store: "cccccccc01", State: "active"}}}
-	var b bytes.Buffer
-	if err := printStatus(&b, s); err != nil {
-		t.Fatal(err)
-	}
-	if err := brokerTable(&b, s.Brokers); err != nil {
-		t.Fatal(err)
-	}
-	for want, n := range map[string]int{"n1 (aaaaaaaa)": 2, "n1 (bbbbbbbb) ": 4, "danube broker remove bbbbbbbb\n": 1, "n2 (": 0, "degraded ": 1} {
-		if strings.Count(b.String(), want) != n {
-			t.Errorf("has not %d times %q:\n%s", n, want, b.String())
-		}
-	}
-	if s.Brokers[1].Name != "n1" {
-		t.Error("what was to be printed has been changed")
-	}
-}
-
 // TestSnapshotAndRestore carry the same bytes, in pages; a file there is replaced only when one says so.
 func TestSnapshotAndRestore(t *testing.T) {
 	whole := bytes.Repeat([]byte("metadata"), 300_000)
@@ -330,23 +270,4 @@ func TestBrokerThatDoesNotAnswer(t *testing.T) {
 
 func exampleMoved() protocol.TopicMoved {
 	return protocol.TopicMoved{Partitions: []protocol.PartitionMoved{{Partition: 2, From: "n1", To: "n3", Epoch: 5, MovedAt: 1010}}}
-}
-
-// TestCopiesInWords: one disk, several, none.
-func TestCopiesInWords(t *testing.T) {
-	part := func(owners ...string) (p []protocol.PartitionDescription) {
-		for i, o := range owners {
-			p = append(p, protocol.PartitionDescription{Partition: i, Owner: o})
-		}
-		return p
-	}
-	for want, parts := range map[string][]protocol.PartitionDescription{
-		"local: one copy, on n2's disk":                                     part("n2", "n2", ""),
-		"local: one copy of each partition, on the disks of n1, n10 and n2": part("n2", "n1", "n10", "n2"),
-		"": part(""),
-	} {
-		if got := copies("local", parts); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
 }

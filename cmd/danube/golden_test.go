@@ -11,6 +11,7 @@ import (
 	"github.com/danubemq/danube/cmd/danube/offline"
 	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
+	"github.com/danubemq/danube/cmd/danube/view"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -154,15 +155,15 @@ func TestGoldenStreams(t *testing.T) {
 // TestGoldenTables holds what a person sees.
 func TestGoldenTables(t *testing.T) {
 	for name, print := range map[string]func(*bytes.Buffer) error{
-		"topic-describe":        func(b *bytes.Buffer) error { return describeTopic(b, exampleTopic(), false) },
-		"topic-describe-all":    func(b *bytes.Buffer) error { return describeTopic(b, exampleTopic(), true) },
-		"subscription-describe": func(b *bytes.Buffer) error { return describeSubscription(b, "/default/orders", exampleSubscription()) },
-		"topic-verify":          func(b *bytes.Buffer) error { return printVerify(b, exampleVerify()) },
+		"topic-describe":        func(b *bytes.Buffer) error { return view.Topic(b, exampleTopic(), false) },
+		"topic-describe-all":    func(b *bytes.Buffer) error { return view.Topic(b, exampleTopic(), true) },
+		"subscription-describe": func(b *bytes.Buffer) error { return view.Subscription(b, "/default/orders", exampleSubscription()) },
+		"topic-verify":          func(b *bytes.Buffer) error { return view.Verify(b, exampleVerify()) },
 		"topic-peek":            func(b *bytes.Buffer) error { return printPeek(b, exampleMessages(), "text") },
-		"cluster-status":        func(b *bytes.Buffer) error { return printStatus(b, exampleStatus()) },
-		"broker-list":           func(b *bytes.Buffer) error { return brokerTable(b, exampleStatus().Brokers) },
-		"broker-describe":       func(b *bytes.Buffer) error { return describeBroker(b, exampleBroker(), false) },
-		"broker-describe-all":   func(b *bytes.Buffer) error { return describeBroker(b, exampleBroker(), true) },
+		"cluster-status":        func(b *bytes.Buffer) error { return view.Status(b, exampleStatus()) },
+		"broker-list":           func(b *bytes.Buffer) error { return view.Brokers(b, exampleStatus().Brokers) },
+		"broker-describe":       func(b *bytes.Buffer) error { return view.Broker(b, exampleBroker(), false) },
+		"broker-describe-all":   func(b *bytes.Buffer) error { return view.Broker(b, exampleBroker(), true) },
 		"cluster-rebuild":       func(b *bytes.Buffer) error { return exampleRebuilt().Print(b) },
 		"segment-verify":        func(b *bytes.Buffer) error { return exampleSegment().Print(b) },
 		"bench": func(b *bytes.Buffer) error {

@@ -50,12 +50,3 @@ func TestParseRange(t *testing.T) {
 		}
 	}
 }
-
-func TestRetentionInWords(t *testing.T) {
-	if got := retention(7*24*3600*1000, 1<<30); got != "168h, 1GiB" {
-		t.Errorf("retention is %q", got)
-	}
-	if got := retention(0, 0); got != "all" {
-		t.Errorf("no retention is %q", got)
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/settings"
+	"github.com/danubemq/danube/cmd/danube/view"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -120,7 +121,7 @@ func (a *app) openProducer(ctx context.Context, c *client.Client, topic string, 
 		a.noticef("created topic %s", p.Topic()) // what it is like is a courtesy
 		return p, nil
 	}
-	a.noticef("created topic %s (%s)", d.Topic, madeWith(len(d.Partitions), d.Reliable, d.Durability))
+	a.noticef("created topic %s (%s)", d.Topic, view.MadeWith(len(d.Partitions), d.Reliable, d.Durability))
 	return p, nil
 }
 

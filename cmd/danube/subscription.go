@@ -2,9 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +9,7 @@ import (
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/render"
-	"github.com/danubemq/danube/cmd/danube/settings"
+	"github.com/danubemq/danube/cmd/danube/view"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -38,23 +35,9 @@ func (a *app) subscriptionList() *cobra.Command {
 		if output.value == "json" {
 			return render.JSON(a.out, list)
 		}
-		return subscriptionTable(a.out, list.Subscriptions)
+		return view.Subscriptions(a.out, list.Subscriptions)
 	}
 	return cmd
-}
-
-// subscriptionTable prints a row for each subscription and partition.
-func subscriptionTable(w io.Writer, subs []protocol.SubDescription) error {
-	t := render.Table{Header: []string{"subscription", "type", "partition", "cursor", "lag", "in flight", "consumers", "state"}}
-	for _, s := range subs {
-		for _, p := range s.Partitions {
-			t.Add(s.Name, s.Type, strconv.Itoa(p.Partition), render.U64(p.Cursor), render.U64(p.Lag), render.U64(p.InFlight), strconv.Itoa(len(p.Consumers)), p.State)
-		}
-		if len(s.Partitions) == 0 {
-			t.Add(s.Name, s.Type, "", "", "", "", "", "")
-		}
-	}
-	return t.Print(w)
 }
 
 func (a *app) subscriptionDescribe() *cobra.Command {
@@ -73,59 +56,9 @@ func (a *app) subscriptionDescribe() *cobra.Command {
 		if output.value == "json" {
 			return render.JSON(a.out, d)
 		}
-		return describeSubscription(a.out, name, *d)
+		return view.Subscription(a.out, name, *d)
 	}
 	return cmd
-}
-
-func describeSubscription(w io.Writer, topic string, d protocol.SubDescription) error {
-	fmt.Fprintf(w, "subscription  %s\ntopic         %s\ntype          %s\noptions       %s\n\n", d.Name, topic, d.Type, subOptions(d.Options))
-	t := render.Table{Header: []string{"partition", "cursor", "lag", "in flight", "redelivering", "ack ranges", "skipped", "state"}}
-	consumers := render.Table{Header: []string{"partition", "consumer", "address", "in flight", "credit"}}
-	for _, p := range d.Partitions {
-		t.Add(strconv.Itoa(p.Partition), render.U64(p.Cursor), render.U64(p.Lag), render.U64(p.InFlight), render.U64(p.Redeliver), strconv.Itoa(p.Ranges), render.U64(p.Skipped), p.State)
-		for _, c := range p.Consumers {
-			consumers.Add(strconv.Itoa(p.Partition), c.Name, c.Address, render.U64(c.InFlight), render.U64(c.Credit))
-		}
-	}
-	if err := t.Print(w); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	if consumers.Empty() {
-		fmt.Fprintln(w, "no consumers")
-		return nil
-	}
-	return consumers.Print(w)
-}
-
-// subOptions prints the options that were given; the others are the broker's defaults.
-func subOptions(o protocol.SubOptions) string {
-	var parts []string
-	add := func(name, value string) { parts = append(parts, name+" "+value) }
-	ms := func(n int64) string { return settings.FormatDuration(time.Duration(n) * time.Millisecond) }
-	if o.MaxUnacked > 0 {
-		add("max unacked", strconv.Itoa(o.MaxUnacked))
-	}
-	if o.AckTimeoutMS > 0 {
-		add("ack timeout", ms(o.AckTimeoutMS))
-	}
-	if o.MaxRedeliver > 0 {
-		add("max redeliveries", strconv.Itoa(o.MaxRedeliver))
-	}
-	if o.BackoffMS > 0 {
-		add("backoff", ms(o.BackoffMS))
-	}
-	if o.BackoffCapMS > 0 {
-		add("backoff cap", ms(o.BackoffCapMS))
-	}
-	if o.BackoffFixed {
-		add("backoff", "fixed")
-	}
-	if len(parts) == 0 {
-		return "defaults"
-	}
-	return strings.Join(parts, ", ")
 }
 
 // subFlags are the options of a subscription.

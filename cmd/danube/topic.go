@@ -3,11 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,7 +10,7 @@ import (
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/render"
-	"github.com/danubemq/danube/cmd/danube/settings"
+	"github.com/danubemq/danube/cmd/danube/view"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -119,7 +114,7 @@ func (a *app) topicCreate() *cobra.Command {
 		if made.Created {
 			what = "created topic"
 		}
-		fmt.Fprintf(a.out, "%s %s (%s)\n", what, made.Topic, madeWith(made.Config.Partitions, !made.Config.NonReliable, made.Config.Durability))
+		fmt.Fprintf(a.out, "%s %s (%s)\n", what, made.Topic, view.MadeWith(made.Config.Partitions, !made.Config.NonReliable, made.Config.Durability))
 		a.sayCopies(cmd.Context(), c.Admin(), made)
 		return nil
 	}
@@ -135,37 +130,9 @@ func (a *app) sayCopies(ctx context.Context, admin *client.Admin, made *protocol
 	if err != nil {
 		return
 	}
-	if where := copies(d.Durability, d.Partitions); where != "" {
+	if where := view.Copies(d.Durability, d.Partitions); where != "" {
 		fmt.Fprintf(a.out, "durability %s\n", where)
 	}
-}
-
-// copies is a level in words, with the disks that hold it: "local: one copy, on n2's disk".
-func copies(level string, parts []protocol.PartitionDescription) string {
-	var owners []string
-	for _, p := range parts {
-		if p.Owner != "" {
-			owners = append(owners, p.Owner)
-		}
-	}
-	slices.Sort(owners)
-	owners = slices.Compact(owners)
-	switch {
-	case level != "local" || len(owners) == 0:
-		return ""
-	case len(owners) == 1:
-		return "local: one copy, on " + owners[0] + "'s disk"
-	}
-	last := len(owners) - 1
-	return "local: one copy of each partition, on the disks of " + strings.Join(owners[:last], ", ") + " and " + owners[last]
-}
-
-// madeWith is "1 partition, durability local".
-func madeWith(partitions int, reliable bool, level string) string {
-	if !reliable {
-		return render.Plural(partitions, "partition") + ", not reliable"
-	}
-	return render.Plural(partitions, "partition") + ", durability " + level
 }
 
 func (a *app) topicList() *cobra.Command {
@@ -180,12 +147,7 @@ func (a *app) topicList() *cobra.Command {
 		if output.value == "json" {
 			return render.JSON(a.out, list)
 		}
-		t := render.Table{Header: []string{"topic", "partitions", "durability", "subscriptions", "retention"}}
-		for _, s := range list.Topics {
-			t.Add(s.Topic, strconv.Itoa(s.Partitions), levelOf(s.Reliable, s.Durability), strconv.Itoa(s.Subscriptions),
-				retention(s.RetentionMS, s.RetentionBytes))
-		}
-		return t.Print(a.out)
+		return view.Topics(a.out, list.Topics)
 	}
 	return cmd
 }
@@ -212,28 +174,6 @@ func (a *app) allTopics(ctx context.Context, prefix string) (protocol.TopicList,
 	}
 }
 
-func levelOf(reliable bool, level string) string {
-	if !reliable {
-		return "not reliable"
-	}
-	return level
-}
-
-// retention is "48h, 1GiB", or "all" for a topic from which nothing is deleted unasked.
-func retention(ms, bytes int64) string {
-	var parts []string
-	if ms > 0 {
-		parts = append(parts, settings.FormatDuration(time.Duration(ms)*time.Millisecond))
-	}
-	if bytes > 0 {
-		parts = append(parts, settings.FormatSize(bytes))
-	}
-	if len(parts) == 0 {
-		return "all"
-	}
-	return strings.Join(parts, ", ")
-}
-
 func (a *app) topicDescribe() *cobra.Command {
 	cmd := &cobra.Command{Use: "describe TOPIC[:N]", Short: "Show a topic, its partitions and subscriptions", Args: wantArgs("TOPIC")}
 	all := cmd.Flags().Bool("all", false, "also ranges, ceilings and store ids")
@@ -250,7 +190,7 @@ func (a *app) topicDescribe() *cobra.Command {
 		if output.value == "json" {
 			return render.JSON(a.out, d)
 		}
-		return describeTopic(a.out, *d, *all)
+		return view.Topic(a.out, *d, *all)
 	}
 	return cmd
 }
@@ -309,105 +249,4 @@ func (a *app) topicSet() *cobra.Command {
 		return nil
 	}
 	return cmd
-}
-
-// describeTopic prints a topic for a person.
-func describeTopic(w io.Writer, d protocol.TopicDescription, all bool) error {
-	level := "none: the topic is not reliable and keeps nothing"
-	if d.Reliable {
-		level = durability(d.Durability)
-	}
-	if d.Sync == "interval" {
-		level += "; synced at intervals only: acknowledgements survive a killed process, not a power loss"
-	}
-	fmt.Fprintf(w, "topic       %s\n", d.Topic)
-	if all {
-		fmt.Fprintf(w, "id          %s\n", d.ID)
-	}
-	fmt.Fprintf(w, "durability  %s\nretention   %s\n\n", level, retention(d.RetentionMS, d.RetentionBytes))
-	if err := describePartitions(w, d.Partitions, all); err != nil {
-		return err
-	}
-	if err := describeRanges(w, d.Partitions, all); err != nil {
-		return err
-	}
-	if len(d.Subscriptions) == 0 {
-		fmt.Fprintln(w, "\nno subscriptions")
-		return nil
-	}
-	fmt.Fprintln(w)
-	return subscriptionTable(w, d.Subscriptions)
-}
-
-func describePartitions(w io.Writer, parts []protocol.PartitionDescription, all bool) error {
-	t := render.Table{Header: []string{"partition", "owner", "state", "log start", "next offset", "size", "segments", "producers"}}
-	if all {
-		t.Header = append(t.Header, "epoch", "committed end", "ceiling")
-	}
-	for _, p := range parts {
-		state := p.State
-		if p.Reason != "" {
-			state += ": " + p.Reason
-		}
-		row := []string{strconv.Itoa(p.Partition), p.Owner, state, render.U64(p.LogStart), render.U64(p.NextOffset), render.Size(p.Bytes),
-			strconv.Itoa(p.Segments), strconv.Itoa(p.Producers)}
-		if all {
-			row = append(row, render.U64(p.Epoch), render.U64(p.CommittedEnd), render.U64(p.Ceiling))
-		}
-		t.Add(row...)
-	}
-	return t.Print(w)
-}
-
-// describeRanges prints the ranges that are not whole, or all of them.
-func describeRanges(w io.Writer, parts []protocol.PartitionDescription, all bool) error {
-	t := render.Table{Header: []string{"partition", "offsets", "status", "detail"}}
-	if all {
-		t.Header = append(t.Header, "epoch", "stores")
-	}
-	for _, p := range parts {
-		for _, r := range p.Ranges {
-			whole := r.Status == "OPEN" || r.Status == "SEALED"
-			if whole && r.Detail == "" && !all {
-				continue
-			}
-			row := []string{strconv.Itoa(p.Partition), render.Offsets(r.Start, r.End), rangeStatus(r.Status), r.Detail}
-			if all {
-				row = append(row, render.U64(r.Epoch), strings.Join(r.Stores, " "))
-			}
-			t.Add(row...)
-		}
-		if !all {
-			continue
-		}
-		for _, s := range p.Superseded {
-			t.Add(strconv.Itoa(p.Partition), render.Offsets(s.Start, s.End), "superseded", "stored again at later offsets", "", "")
-		}
-	}
-	if t.Empty() {
-		return nil
-	}
-	fmt.Fprintln(w)
-	return t.Print(w)
-}
-
-// rangeStatus is a status in the words of output: LIMBO is an internal word.
-func rangeStatus(s string) string {
-	if s == "LIMBO" {
-		return "unverified"
-	}
-	return s
-}
-
-// durability is a level with what it means, as help and errors say it.
-func durability(level string) string {
-	switch level {
-	case "local":
-		return "local (synced to the broker's disk)"
-	case "warm":
-		return "warm (disk and write buffer with one replica)"
-	case "object":
-		return "object (in the object store)"
-	}
-	return level
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/render"
+	"github.com/danubemq/danube/cmd/danube/view"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -37,41 +36,17 @@ func (a *app) topicVerify() *cobra.Command {
 		if output.value == "json" {
 			err = render.JSON(a.out, report)
 		} else {
-			err = printVerify(a.out, *report)
+			err = view.Verify(a.out, *report)
 		}
 		if err != nil {
 			return err
 		}
-		if n := countFindings(*report); n > 0 {
+		if n := view.Findings(*report); n > 0 {
 			return fmt.Errorf("verify topic %s: %s", name, render.Plural(n, "finding"))
 		}
 		return nil
 	}
 	return cmd
-}
-
-func countFindings(r protocol.VerifyReport) int {
-	n := 0
-	for _, p := range r.Partitions {
-		n += len(p.Findings)
-	}
-	return n
-}
-
-func printVerify(w io.Writer, r protocol.VerifyReport) error {
-	t := render.Table{Header: []string{"partition", "offsets", "messages", "size", "findings"}}
-	found := render.Table{Header: []string{"partition", "offsets", "tier", "file", "at", "what"}}
-	for _, p := range r.Partitions {
-		t.Add(strconv.Itoa(p.Partition), render.Offsets(p.From, p.To), render.Grouped(p.Messages), render.Size(p.Bytes), strconv.Itoa(len(p.Findings)))
-		for _, f := range p.Findings {
-			found.Add(strconv.Itoa(p.Partition), render.Offsets(f.From, f.To), f.Tier, f.File, strconv.FormatInt(f.At, 10), f.What)
-		}
-	}
-	if err := t.Print(w); err != nil || found.Empty() {
-		return err
-	}
-	fmt.Fprintln(w)
-	return found.Print(w)
 }
 
 func (a *app) topicTruncate() *cobra.Command {

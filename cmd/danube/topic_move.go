@@ -12,6 +12,7 @@ import (
 	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
+	"github.com/danubemq/danube/cmd/danube/view"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -34,7 +35,7 @@ func (a *app) move(ctx context.Context, arg protocol.TopicMove, timeout time.Dur
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		what := arg.Topic
 		if arg.Partition >= 0 {
-			what = partitionName(arg.Topic, arg.Partition)
+			what = view.PartitionName(arg.Topic, arg.Partition)
 		}
 		err = fail.With(fail.TimedOut, fmt.Errorf("not done after %s: %w", settings.FormatDuration(timeout), err))
 		return nil, fail.WithHint(err, "`danube topic describe %s` tells who owns it and why it is not served; a move without progress is undone after 30s", what)

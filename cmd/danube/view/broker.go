@@ -1,0 +1,79 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/danubemq/danube/cmd/danube/render"
+	"github.com/danubemq/danube/protocol"
+)
+
+// Brokers prints brokers for a person.
+func Brokers(w io.Writer, brokers []protocol.BrokerStatus) error {
+	t := render.Table{Header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies"}}
+	for _, b := range byName(brokers) {
+		state := b.State
+		if b.Reason != "" {
+			state += ": " + b.Reason
+		}
+		t.Add(b.Name, b.Address, state, seen(b.Gossip), votes(b), strconv.Itoa(b.Partitions), strconv.Itoa(b.OnlyCopies))
+	}
+	return t.Print(w)
+}
+
+// seen is what gossip says of a broker, - where it says nothing.
+func seen(gossip string) string {
+	if gossip == "" {
+		return "-"
+	}
+	return gossip
+}
+
+// votes is a broker's part in the decisions about the metadata.
+func votes(b protocol.BrokerStatus) string {
+	if b.Leader {
+		return "leads"
+	}
+	return render.YesNo(b.Voter)
+}
+
+// Broker prints a broker for a person. Partitions are listed with all, else counted.
+func Broker(w io.Writer, d protocol.BrokerDescription, all bool) error {
+	fmt.Fprintf(w, "broker       %s\nstate        %s\n", d.Name, d.State)
+	if d.Reason != "" {
+		fmt.Fprintf(w, "because      %s\n", d.Reason)
+	}
+	fmt.Fprintf(w, "seen         %s\nvotes        %s\nclients      %s\npeers        %s\nhttp         %s\n",
+		seen(d.Gossip), votes(d.BrokerStatus), d.Address, d.Peer, d.HTTP)
+	if all {
+		fmt.Fprintf(w, "store        %s\nincarnation  %d\napplied      %d\n", d.Store, d.Incarnation, d.Applied)
+	}
+	fmt.Fprintf(w, "owns         %s\nonly copies  %s\n", render.Plural(d.Partitions, "partition"), render.Plural(d.OnlyCopies, "range"))
+	if len(d.Only) > 0 {
+		t := render.Table{Header: []string{"topic", "offsets", "status"}}
+		for _, r := range d.Only {
+			span := render.Offsets(r.Start, r.End)
+			if r.Status == "OPEN" {
+				span = render.U64(r.Start) + "-" // it grows; the end that others know is an old one
+			}
+			t.Add(PartitionName(r.Topic, r.Partition), span, rangeStatus(r.Status))
+		}
+		fmt.Fprintln(w, "\nlies nowhere else:")
+		if err := t.Print(w); err != nil {
+			return err
+		}
+	}
+	if !all || len(d.Owned) == 0 {
+		return nil
+	}
+	t := render.Table{Header: []string{"topic", "epoch", "state"}}
+	for _, p := range d.Owned {
+		t.Add(PartitionName(p.Topic, p.Partition), render.U64(p.Epoch), p.State)
+	}
+	fmt.Fprintln(w, "\nowned:")
+	return t.Print(w)
+}
+
+// PartitionName is TOPIC:N.
+func PartitionName(topic string, n int) string { return topic + ":" + strconv.Itoa(n) }
