@@ -52,6 +52,8 @@ func house() map[string]room {
 		render   = "cmd/danube/render"
 		offline  = "cmd/danube/offline"
 		view     = "cmd/danube/view"
+		pipe     = "cmd/danube/pipe"
+		terminal = "cmd/danube/terminal"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -92,10 +94,12 @@ func house() map[string]room {
 		render:                 {level: 3, may: []string{fail}},
 		offline:                {level: 6, may: []string{fail, render, "storage", segment, disk, state}, tests: []string{batch}},
 		view:                   {level: 6, may: []string{render, "cmd/danube/settings", "protocol"}},
+		terminal:               {level: 0},
+		pipe:                   {level: 6, may: []string{fail, render, terminal, "cmd/danube/settings", "client", "protocol", batch}},
 		"cmd/danube/settings":  {level: 4},
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
-		"cmd/danube":           {level: 10, may: []string{offline, view, fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
+		"cmd/danube":           {level: 10, may: []string{pipe, offline, view, terminal, fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
 		"integration":          {level: 10, may: []string{"broker", "client", "integration/history", "protocol", batch}},
 		"integration/history":  {level: 0},
 		"integration/planted":  {level: 0},

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/pipe"
 	"github.com/danubemq/danube/cmd/danube/settings"
+	"github.com/danubemq/danube/cmd/danube/terminal"
 )
 
 // defaultBroker is where a client looks when neither --broker nor DANUBE_BROKER says otherwise.
@@ -158,15 +159,12 @@ func (a *app) addresses() ([]string, error) {
 	return addrs, nil
 }
 
+// shell is what is told to what moves messages.
+func (a *app) shell() pipe.Shell { return pipe.Shell{Out: a.out, Err: a.err, Now: a.now} }
+
 // noticef tells the person at the shell something that is no result and no error.
 func (a *app) noticef(format string, args ...any) {
 	fmt.Fprintf(a.err, format+"\n", args...)
-}
-
-// onTerminal reports whether w is a terminal.
-func onTerminal(w any) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // confirm asks before something is destroyed, or takes yes for the answer. Where nobody can answer it is an error.
@@ -174,7 +172,7 @@ func (a *app) confirm(yes bool, question string) error {
 	if yes {
 		return nil
 	}
-	if !onTerminal(a.in) {
+	if !terminal.Is(a.in) {
 		return fail.WithHint(fail.Usagef("%s asks for confirmation and standard input is no terminal", question), "--yes goes ahead without asking")
 	}
 	fmt.Fprintf(a.err, "%s? [y/N] ", question)

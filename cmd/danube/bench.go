@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/cmd/danube/bench"
 	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/pipe"
 	"github.com/danubemq/danube/cmd/danube/render"
+	"github.com/danubemq/danube/cmd/danube/terminal"
 )
 
 // bench is `danube bench`.
@@ -25,13 +28,16 @@ func (a *app) benches() *cobra.Command {
 
 // benchSurroundings is what a run takes from this program.
 func (a *app) benchSurroundings() bench.Surroundings {
-	return bench.Surroundings{Dial: a.dial, Say: func(line string) { a.noticef("%s", line) }, Watch: a.watch}
+	return bench.Surroundings{
+		Dial: a.dial, Say: func(line string) { a.noticef("%s", line) },
+		Watch: func(n *atomic.Int64, total int64, what string) func() { return terminal.Watch(a.err, n, total, what) },
+	}
 }
 
 // benchSize checks the size of a message.
 func benchSize(size int64) error {
-	if size < bench.StampSize || size > int64(messageLimit()) {
-		return fail.Usagef("--size %d: is not between %d and %d", size, bench.StampSize, messageLimit())
+	if size < bench.StampSize || size > int64(pipe.MessageLimit()) {
+		return fail.Usagef("--size %d: is not between %d and %d", size, bench.StampSize, pipe.MessageLimit())
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
+	"github.com/danubemq/danube/cmd/danube/terminal"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -59,9 +60,9 @@ func (a *app) brokerDrain() *cobra.Command {
 // awaitDrained returns when the broker is drained, or with what was last known to be left of it.
 func (a *app) awaitDrained(ctx context.Context, admin *client.Admin, arg protocol.BrokerArgs) (*protocol.BrokerDescription, error) {
 	var left *protocol.BrokerDescription
-	var bar *progress
+	var bar *terminal.Bar
 	most := 0
-	defer func() { bar.done() }()
+	defer func() { bar.Done() }()
 	for {
 		d, err := admin.BrokerDescribe(ctx, arg)
 		if err != nil {
@@ -76,11 +77,11 @@ func (a *app) awaitDrained(ctx context.Context, admin *client.Admin, arg protoco
 			return left, fail.WithHint(fmt.Errorf("the broker is %s now, no longer draining", d.State), "`danube cluster status` tells what is not well")
 		}
 		if n := d.Partitions + d.OnlyCopies; n > most || bar == nil {
-			bar.done()
+			bar.Done()
 			most = max(most, n)
-			bar = a.newProgress(int64(most), "drain "+arg.Broker, false)
+			bar = terminal.NewBar(a.err, int64(most), "drain "+arg.Broker, false)
 		}
-		bar.set(int64(most - d.Partitions - d.OnlyCopies))
+		bar.Set(int64(most - d.Partitions - d.OnlyCopies))
 		if err := pause(ctx, drainPoll); err != nil {
 			return left, err
 		}

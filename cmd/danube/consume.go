@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/fail"
-	"github.com/danubemq/danube/cmd/danube/render"
+	"github.com/danubemq/danube/cmd/danube/pipe"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/protocol"
 )
@@ -66,13 +64,6 @@ func (a *app) consume() *cobra.Command {
 	return cmd
 }
 
-// feed yields messages: a reader or a consumer.
-type feed struct {
-	next  func(context.Context) (client.Message, error)
-	ack   func(client.Message) error // nil: nothing is acknowledged
-	close func(context.Context) error
-}
-
 func (a *app) runConsume(ctx context.Context, topic string, f consumeFlags) error {
 	start, err := parsePosition(f.from, a.now())
 	if err != nil {
@@ -85,7 +76,7 @@ func (a *app) runConsume(ctx context.Context, topic string, f consumeFlags) erro
 	began, opening := time.Now(), ctx
 	if *f.timeout > 0 {
 		var cancel context.CancelFunc
-		opening, cancel = context.WithTimeoutCause(ctx, *f.timeout, errTimeIsUp)
+		opening, cancel = context.WithTimeoutCause(ctx, *f.timeout, pipe.ErrTimeIsUp)
 		defer cancel()
 	}
 	c, err := a.dial(opening)
@@ -94,7 +85,7 @@ func (a *app) runConsume(ctx context.Context, topic string, f consumeFlags) erro
 	}
 	defer c.Close()
 	source, err := a.openFeed(opening, c, topic, start, f)
-	if err != nil && errors.Is(context.Cause(opening), errTimeIsUp) && ctx.Err() == nil {
+	if err != nil && errors.Is(context.Cause(opening), pipe.ErrTimeIsUp) && ctx.Err() == nil {
 		err = fail.With(fail.TimedOut, fmt.Errorf("consume %s: not served within %s: %w", topic, settings.FormatDuration(*f.timeout), err))
 		return fail.WithHint(err, "`danube cluster status` tells who serves what")
 	}
@@ -108,17 +99,17 @@ func (a *app) runConsume(ctx context.Context, topic string, f consumeFlags) erro
 	if partition >= 0 {
 		where = fmt.Sprintf("%s:%d", name, partition)
 	}
-	return a.drain(ctx, source, where, f)
+	return pipe.Drain{Where: where, Format: f.output.value, Count: *f.count, Timeout: *f.timeout}.Run(ctx, source, a.shell())
 }
 
 // openFeed opens a reader, or a consumer when a subscription is named.
-func (a *app) openFeed(ctx context.Context, c *client.Client, topic string, start protocol.Position, f consumeFlags) (feed, error) {
+func (a *app) openFeed(ctx context.Context, c *client.Client, topic string, start protocol.Position, f consumeFlags) (pipe.Feed, error) {
 	if f.subscription == "" {
 		r, err := c.Reader(ctx, topic, client.ReaderConfig{From: start, OnSuperseded: a.tellGap})
 		if err != nil {
-			return feed{}, err
+			return pipe.Feed{}, err
 		}
-		return feed{next: r.Next, close: func(context.Context) error { r.Close(); return nil }}, nil
+		return pipe.Feed{Next: r.Next, Close: func(context.Context) error { r.Close(); return nil }}, nil
 	}
 	queue := 1000
 	if *f.count > 0 && *f.count < int64(queue) {
@@ -130,11 +121,11 @@ func (a *app) openFeed(ctx context.Context, c *client.Client, topic string, star
 		OnGap: a.tellGap,
 	})
 	if err != nil {
-		return feed{}, err
+		return pipe.Feed{}, err
 	}
-	source := feed{next: consumer.Receive, ack: consumer.Ack, close: consumer.Close}
+	source := pipe.Feed{Next: consumer.Receive, Ack: consumer.Ack, Close: consumer.Close}
 	if f.noAck {
-		source.ack = nil
+		source.Ack = nil
 	}
 	return source, nil
 }
@@ -191,93 +182,4 @@ func (a *app) tellExisting(topic string, partition int, subscribed []protocol.Su
 	}
 	a.noticef("subscription %s of %s exists and stands at offset%s; --from %s does not count (`danube subscription reset %s %s --to %s` moves it)",
 		f.subscription, where, at, f.from, where, f.subscription, f.from)
-}
-
-// drain prints what the feed yields until the count is reached, the time is up, or someone says stop.
-func (a *app) drain(ctx context.Context, source feed, where string, f consumeFlags) error {
-	receiving, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	if *f.timeout > 0 {
-		timer := time.AfterFunc(*f.timeout, func() { stop(errTimeIsUp) })
-		defer timer.Stop()
-	}
-	p := newPrinter(a.out, f.output.value, source.ack, stop)
-	if onTerminal(a.err) {
-		waiting := time.AfterFunc(500*time.Millisecond, func() {
-			if p.count() == 0 {
-				a.noticef("waiting at the end of %s (--from earliest reads what is there)", where)
-			}
-		})
-		defer waiting.Stop()
-	}
-	err := a.pull(receiving, source, p, *f.count)
-	// What was received and not printed is given back; what was printed is acknowledged.
-	flushErr := p.close()
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	closeErr := source.close(closing)
-	return a.ended(ended{where: where, err: err, flush: flushErr, close: closeErr, got: p.count(), want: uint64(*f.count)})
-}
-
-// errTimeIsUp is the cause when --timeout ended it.
-var errTimeIsUp = errors.New("timed out")
-
-// pull hands message after message to the printer; it returns why it ended, nil for the count.
-func (a *app) pull(ctx context.Context, source feed, p *printer, count int64) error {
-	var m client.Message // outside the loop, or every message would be one more on the heap
-	var err error
-	for n := int64(0); count == 0 || n < count; {
-		m, err = source.next(ctx)
-		if gap, ok := errors.AsType[*client.GapError](err); ok {
-			a.tellGap(*gap)
-			continue
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return err
-		}
-		if err := p.print(&m); err != nil {
-			return err
-		}
-		n++
-	}
-	return nil
-}
-
-// ended is how a consumption came to its end.
-type ended struct {
-	where             string
-	err, flush, close error
-	got, want         uint64
-}
-
-// ended chooses the exit code. A reader of standard output that went away and an
-// interruption are ordinary ends, unless a count was asked for.
-func (a *app) ended(e ended) error {
-	err := e.err
-	if e.flush != nil {
-		err = e.flush
-	}
-	switch {
-	case err == nil:
-		err = e.close
-		if err == nil {
-			return nil
-		}
-	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe), errors.Is(err, errInterrupted):
-		if e.want == 0 {
-			return nil
-		}
-	case errors.Is(err, errTimeIsUp):
-		if e.want == 0 {
-			return nil
-		}
-		return fail.With(fail.TimedOut, fmt.Errorf("consume %s: %w with %d of %s", e.where, err, e.got, render.Plural(e.want, "message")))
-	}
-	if e.want > 0 && e.got < e.want {
-		return fail.Doing(err, "consume %s: %d of %s came", e.where, e.got, render.Plural(e.want, "message"))
-	}
-	return fail.Doing(err, "consume %s", e.where)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/bench"
+	"github.com/danubemq/danube/cmd/danube/pipe"
 )
 
 func readDoc(t *testing.T, name string) string {
@@ -62,10 +63,14 @@ func TestEveryCommandAndFlagIsDocumented(t *testing.T) {
 // TestDocumentedJSONIsWhatIsPrinted makes the examples of docs/cli.md with the code.
 func TestDocumentedJSONIsWhatIsPrinted(t *testing.T) {
 	page := readDoc(t, "cli.md")
-	message := appendMessageJSON(nil, &client.Message{
+	message := pipe.AppendJSON(nil, &client.Message{
 		Topic: "/default/orders", Payload: []byte("hello"), PublishTime: noon(), AppendTime: noon().Add(time.Millisecond), Deliveries: 1,
 	})
-	ack, _, _ := bytes.Cut(produced(t), []byte("\n"))
+	acks, err := os.ReadFile(filepath.Join("pipe", "testdata", "produce.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ack, _, _ := bytes.Cut(acks, []byte("\n"))
 	measured, err := json.Marshal(bench.Result{Messages: 1_000_000, Bytes: 128_000_000, Seconds: 1.5, Rate: 666666.7, P50: 100, P99: 900.5, P999: 2000, Max: 31000, Errors: 0})
 	if err != nil {
 		t.Fatal(err)

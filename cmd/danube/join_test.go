@@ -62,7 +62,7 @@ func startJoin(t *testing.T, args ...string) *joining {
 		}
 	})
 	t.Cleanup(func() {
-		cancel(errInterrupted)
+		cancel(fail.ErrInterrupted)
 		wg.Wait()
 	})
 	return j
@@ -90,7 +90,7 @@ func (j *joining) ready(t *testing.T) map[string]string {
 // end stops the broker in order.
 func (j *joining) end(t *testing.T) {
 	t.Helper()
-	j.stop(errInterrupted)
+	j.stop(fail.ErrInterrupted)
 	if code := <-j.code; code != fail.Done {
 		t.Errorf("stop: exit code %d\n%s", code, j.log.String())
 	}
@@ -140,7 +140,7 @@ func TestThreeBrokersJoin(t *testing.T) {
 	}
 	brokers[0].end(t)
 	for _, b := range brokers[1:] { // without a majority what they do last is in vain
-		b.stop(errInterrupted)
+		b.stop(fail.ErrInterrupted)
 	}
 }
 

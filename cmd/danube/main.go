@@ -2,25 +2,21 @@
 // standalone runs a broker, produce and consume move messages, topic and
 // subscription administer, segment and wal look at files, bench measures.
 //
-// There is one file per subcommand. What they share: app.go (the streams, the
-// root command), errors.go (exit codes, what is printed when something fails),
-// output.go (tables and JSON), parse.go and flags.go (values of flags). The
-// broker's configuration is the package settings, what bench measures the
-// package bench.
+// There is one file per subcommand: flags, questions and exit codes. What they share: app.go (the streams, the root
+// command), errors.go (wrong flags), flags.go and parse.go (values of flags). What commands do lies below them: fail (exit
+// codes, what is printed when something fails), render (tables and JSON), terminal (bars), settings (the broker's
+// configuration), view (what a broker answers, for a person), pipe (messages between a topic and the streams), offline
+// (the files of a stopped broker) and bench (what is measured).
 package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/danubemq/danube/cmd/danube/fail"
 )
-
-// errInterrupted is the cause of a context that a signal ended.
-var errInterrupted = errors.New("interrupted")
 
 func main() {
 	os.Exit(start())
@@ -37,7 +33,7 @@ func start() int {
 	// Returns when the process does.
 	go func() {
 		<-signals
-		cancel(errInterrupted)
+		cancel(fail.ErrInterrupted)
 		<-signals
 		os.Exit(fail.Failed)
 	}()

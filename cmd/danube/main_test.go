@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/danubemq/danube/cmd/danube/fail"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -60,6 +62,6 @@ func golden(t testing.TB, name string, got []byte) {
 // interrupted is a context that a signal ended.
 func interrupted(t testing.TB) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errInterrupted)
+	cancel(fail.ErrInterrupted)
 	return ctx
 }

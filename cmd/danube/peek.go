@@ -12,6 +12,7 @@ import (
 
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/pipe"
 	"github.com/danubemq/danube/cmd/danube/render"
 )
 
@@ -80,7 +81,7 @@ func printPeek(w io.Writer, messages []client.Message, format string) error {
 	switch format {
 	case "raw":
 		for i := range messages {
-			b = appendRaw(b, &messages[i])
+			b = pipe.AppendRaw(b, &messages[i])
 		}
 	case "json":
 		b = append(b, "{\"messages\": ["...)
@@ -89,7 +90,7 @@ func printPeek(w io.Writer, messages []client.Message, format string) error {
 				b = append(b, ',')
 			}
 			b = append(b, "\n  "...)
-			b = appendMessageJSON(b, &messages[i])
+			b = pipe.AppendJSON(b, &messages[i])
 			b = b[:len(b)-1]
 		}
 		b = append(b, "\n]}\n"...)
@@ -114,7 +115,7 @@ func clipped(b []byte, most int) string {
 	if len(b) > most {
 		cut = b[:most]
 	}
-	s := string(appendText(nil, &client.Message{Payload: cut}))
+	s := string(pipe.AppendText(nil, &client.Message{Payload: cut}))
 	s = strings.ReplaceAll(s[:len(s)-1], "\t", `\t`)
 	if len(b) > most {
 		s += "…"

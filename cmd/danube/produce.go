@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"math/rand/v2"
-	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/pipe"
 	"github.com/danubemq/danube/cmd/danube/settings"
+	"github.com/danubemq/danube/cmd/danube/terminal"
 	"github.com/danubemq/danube/cmd/danube/view"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
@@ -92,7 +89,7 @@ func (a *app) runProduce(ctx context.Context, topic string, args []string, f pro
 	if err != nil {
 		return err
 	}
-	defer input.close()
+	defer input.Close()
 	c, err := a.dial(ctx)
 	if err != nil {
 		return err
@@ -102,12 +99,12 @@ func (a *app) runProduce(ctx context.Context, topic string, args []string, f pro
 	if err != nil {
 		return fail.Doing(err, "produce to %s", topic)
 	}
-	s := newSender(a, outlet{producer.Topic(), producer.Partitions() > 1, producer.SendAsync, producer.Close, producer.Trouble}, f.output.value == "json")
-	s.message = client.Message{Properties: properties}
+	message := client.Message{Properties: properties}
 	if f.key != "" {
-		s.message.Key = []byte(f.key)
+		message.Key = []byte(f.key)
 	}
-	return s.run(ctx, input, int(*f.rate))
+	to := pipe.Outlet{Topic: producer.Topic(), Many: producer.Partitions() > 1, Send: producer.SendAsync, Close: producer.Close, Trouble: producer.Trouble}
+	return pipe.NewSender(a.shell(), to, message, f.output.value == "json").Run(ctx, input, int(*f.rate))
 }
 
 // openProducer opens a producer and says so when that made the topic.
@@ -125,135 +122,23 @@ func (a *app) openProducer(ctx context.Context, c *client.Client, topic string, 
 	return p, nil
 }
 
-// input yields the messages to send.
-type input struct {
-	// next returns the next payload, which the call after overwrites, and its number from 1.
-	// io.EOF ends it; a *tooLongError concerns one message only.
-	next  func() ([]byte, uint64, error)
-	close func()
-	bar   *progress
-	read  func() int64 // how far the bar is
-}
-
-// messageLimit is the longest line that is read: no broker takes more unless it is told to.
-func messageLimit() int { return batch.Limits{}.WithDefaults().Message }
-
 // openInput finds out what is to be sent. Arguments come first, then --count, then lines.
-func (a *app) openInput(args []string, f produceFlags) (*input, error) {
+func (a *app) openInput(args []string, f produceFlags) (*pipe.Input, error) {
 	switch {
 	case len(args) == 1 && *f.count > 0:
-		return a.repeated([]byte(args[0]), *f.count), nil
+		return pipe.Repeat([]byte(args[0]), *f.count, a.err), nil
 	case len(args) > 0:
-		n := uint64(0)
-		return &input{close: func() {}, next: func() ([]byte, uint64, error) {
-			if n == uint64(len(args)) {
-				return nil, 0, io.EOF
-			}
-			n++
-			return []byte(args[n-1]), n, nil
-		}}, nil
+		return pipe.Texts(args), nil
 	case *f.count > 0:
-		if *f.size > int64(messageLimit()) {
-			return nil, fail.Usagef("--size %s: a message may have %s", settings.FormatSize(*f.size), settings.FormatSize(int64(messageLimit())))
+		if *f.size > int64(pipe.MessageLimit()) {
+			return nil, fail.Usagef("--size %s: a message may have %s", settings.FormatSize(*f.size), settings.FormatSize(int64(pipe.MessageLimit())))
 		}
-		return a.repeated(generated(int(*f.size)), *f.count), nil
+		return pipe.Repeat(pipe.Generate(int(*f.size)), *f.count, a.err), nil
 	case f.file == "-":
-		if onTerminal(a.in) {
+		if terminal.Is(a.in) {
 			a.noticef("each line is a message; end with Ctrl-D")
 		}
-		return lineInput(newLineReader(a.in, messageLimit()), func() {}), nil
+		return pipe.Lines(a.in), nil
 	}
-	file, err := os.Open(f.file)
-	if err != nil {
-		return nil, fmt.Errorf("read messages: %w", err)
-	}
-	in := lineInput(nil, func() { _ = file.Close() }) // it was only read
-	counted := &countingReader{r: file}
-	lines := newLineReader(counted, messageLimit())
-	in.next = func() ([]byte, uint64, error) { b, err := lines.next(); return b, lines.line, err }
-	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-		in.bar, in.read = a.newProgress(info.Size(), "produce", true), func() int64 { return counted.n }
-	}
-	return in, nil
-}
-
-func lineInput(lines *lineReader, closed func()) *input {
-	return &input{close: closed, next: func() ([]byte, uint64, error) { b, err := lines.next(); return b, lines.line, err }}
-}
-
-// repeated sends one payload count times.
-func (a *app) repeated(payload []byte, count int64) *input {
-	n := int64(0)
-	return &input{
-		close: func() {},
-		bar:   a.newProgress(count, "produce", false),
-		read:  func() int64 { return n },
-		next: func() ([]byte, uint64, error) {
-			if n == count {
-				return nil, 0, io.EOF
-			}
-			n++
-			return payload, uint64(n), nil
-		},
-	}
-}
-
-// generated is a payload of printable characters that do not compress to nothing.
-func generated(size int) []byte {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-	b := make([]byte, size)
-	for i := range b {
-		b[i] = letters[rand.IntN(len(letters))]
-	}
-	return b
-}
-
-// countingReader counts what was read.
-type countingReader struct {
-	r io.Reader
-	n int64
-}
-
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
-}
-
-// pacer lets through so many a second, counted from its first call.
-type pacer struct {
-	every time.Duration // 0: no pause
-	begun time.Time
-	n     int64
-}
-
-func newPacer(rate int) *pacer {
-	if rate <= 0 {
-		return &pacer{}
-	}
-	return &pacer{every: time.Second / time.Duration(rate)}
-}
-
-// wait returns when the next one is due, or with ctx's cause.
-func (p *pacer) wait(ctx context.Context) error {
-	if p.every == 0 {
-		return nil
-	}
-	now := time.Now()
-	if p.n == 0 {
-		p.begun = now
-	}
-	due := p.begun.Add(time.Duration(p.n) * p.every)
-	p.n++
-	if !due.After(now) {
-		return nil
-	}
-	timer := time.NewTimer(due.Sub(now))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return pipe.File(f.file, a.err)
 }

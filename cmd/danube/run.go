@@ -128,7 +128,7 @@ func (a *app) serve(ctx context.Context, src settings.Sources) error {
 	defer done()
 	b, err := broker.Open(ctx, bc)
 	if err != nil {
-		if errors.Is(context.Cause(ctx), errInterrupted) {
+		if errors.Is(context.Cause(ctx), fail.ErrInterrupted) {
 			return nil // asked to stop before it began
 		}
 		return startError(fmt.Errorf("start: %w", err), bc)

@@ -55,7 +55,7 @@ func startStandalone(t *testing.T, dir string, args ...string) *running {
 			return fail.Done
 		}
 		stopped = true
-		cancel(errInterrupted)
+		cancel(fail.ErrInterrupted)
 		return <-code
 	}
 	t.Cleanup(func() { b.stop() })

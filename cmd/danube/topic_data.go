@@ -10,6 +10,7 @@ import (
 	"github.com/danubemq/danube/client"
 	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/cmd/danube/render"
+	"github.com/danubemq/danube/cmd/danube/terminal"
 	"github.com/danubemq/danube/cmd/danube/view"
 	"github.com/danubemq/danube/protocol"
 )
@@ -27,7 +28,7 @@ func (a *app) topicVerify() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		stop := a.busy("verifying " + name)
+		stop := terminal.Busy(a.err, "verifying "+name)
 		report, err := ask(cmd.Context(), a, (*client.Admin).TopicVerify, protocol.TopicArgs{Topic: name, Partition: partition})
 		stop()
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danubemq/danube/cmd/danube/offline"
 	"github.com/danubemq/danube/cmd/danube/render"
+	"github.com/danubemq/danube/cmd/danube/terminal"
 )
 
 // wal is `danube wal`.
@@ -26,14 +27,14 @@ func (a *app) walVerify() *cobra.Command {
 	}
 	output := addOutput(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		var bar *progress
+		var bar *terminal.Bar
 		rep, err := offline.VerifyLog(args[0], func(done, total int64) {
 			if bar == nil {
-				bar = a.newProgress(total, "verify", true)
+				bar = terminal.NewBar(a.err, total, "verify", true)
 			}
-			bar.set(done)
+			bar.Set(done)
 		})
-		bar.done()
+		bar.Done()
 		if err != nil {
 			return fmt.Errorf("verify log: %w", err)
 		}

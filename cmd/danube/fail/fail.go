@@ -20,6 +20,9 @@ const (
 	TimedOut = 3
 )
 
+// ErrInterrupted is the cause of a context that a signal ended.
+var ErrInterrupted = errors.New("interrupted")
+
 // failure is an error that knows its exit code, and what to do about it.
 type failure struct {
 	code int

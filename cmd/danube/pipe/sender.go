@@ -1,4 +1,4 @@
-package main
+package pipe
 
 import (
 	"bufio"
@@ -19,10 +19,10 @@ import (
 	"github.com/danubemq/danube/protocol"
 )
 
-// sender sends the messages of an input, many in flight, and keeps the account of what became of them.
-type sender struct {
-	app     *app
-	to      outlet
+// Sender sends the messages of an input, many in flight, and keeps the account of what became of them.
+type Sender struct {
+	shell   Shell
+	to      Outlet
 	message client.Message // key and properties of every message
 	pool    sync.Pool      // of *flight; one serves many messages, so that none is allocated for each
 	began   time.Time
@@ -37,14 +37,15 @@ type sender struct {
 	acks    *ackPrinter // nil: not asked for
 }
 
-// outlet is a producer as the sender uses it.
-type outlet struct {
-	topic string
-	many  bool // the topic has several partitions
-	send  func(context.Context, client.Message, func(client.Result, error)) error
-	close func(context.Context) (unknown int, err error)
-	// trouble is what is being waited for, or nil.
-	trouble func() error
+// Outlet is a producer as a sender uses it.
+type Outlet struct {
+	Topic string
+	Many  bool // the topic has several partitions
+	Send  func(context.Context, client.Message, func(client.Result, error)) error
+	// Close waits for what is in flight and says of how many messages the outcome stays unknown.
+	Close func(context.Context) (unknown int, err error)
+	// Trouble is what is being waited for, or nil.
+	Trouble func() error
 }
 
 // worry says what a command waits for, once it has waited for long, and again when the reason is another.
@@ -108,10 +109,12 @@ const interruptedTime = 10 * time.Second
 // Failures printed one by one before the rest is only counted.
 const failuresShown = 20
 
-func newSender(a *app, to outlet, asJSON bool) *sender {
-	s := &sender{app: a, to: to, account: account{spans: map[int]*protocol.Range{}}}
+// NewSender makes a sender of messages that have the key and the properties of message. asJSON: each acknowledgement is
+// printed, in the order of the messages.
+func NewSender(shell Shell, to Outlet, message client.Message, asJSON bool) *Sender {
+	s := &Sender{shell: shell, to: to, message: message, account: account{spans: map[int]*protocol.Range{}}}
 	if asJSON {
-		s.acks = &ackPrinter{out: bufio.NewWriterSize(a.out, 64<<10), now: a.now}
+		s.acks = &ackPrinter{out: bufio.NewWriterSize(shell.Out, 64<<10), now: shell.Now}
 	}
 	s.pool.New = func() any {
 		f := &flight{}
@@ -121,17 +124,16 @@ func newSender(a *app, to outlet, asJSON bool) *sender {
 	return s
 }
 
-// run sends everything, waits for what is in flight, also after an interruption, and prints the summary.
-func (s *sender) run(ctx context.Context, in *input, rate int) error {
+// Run sends everything, waits for what is in flight, also after an interruption, and prints the summary.
+func (s *Sender) Run(ctx context.Context, in *Input, rate int) error {
 	sending, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	s.stop, s.began = stop, s.app.now()
-	var w worry
-	defer every(time.Second, func() {
-		if err := s.to.trouble(); w.look(s.app.now(), err) {
-			s.notice("danube: %v; waiting", err)
-		}
-	}, func() {})()
+	s.stop, s.began = stop, s.shell.Now()
+	watching, calm := context.WithCancel(context.WithoutCancel(ctx))
+	var watch sync.WaitGroup
+	watch.Go(func() { s.worry(watching) }) // returns when calm is called
+	defer watch.Wait()
+	defer calm()
 	finished := make(chan error, 1)
 	// Returns when the input ends or sending does; a read of standard input that never returns is left behind.
 	go func() { finished <- s.pump(sending, in, newPacer(rate)) }()
@@ -143,10 +145,8 @@ func (s *sender) run(ctx context.Context, in *input, rate int) error {
 	s.gate.Lock()
 	s.stopped = true
 	s.gate.Unlock()
-	if in.bar != nil {
-		in.bar.done()
-	}
-	interrupted := errors.Is(context.Cause(ctx), errInterrupted)
+	in.bar.Done()
+	interrupted := errors.Is(context.Cause(ctx), fail.ErrInterrupted)
 	if interrupted {
 		s.notice("interrupted; waiting for what is in flight, at most %s (once more gives up)", settings.FormatDuration(interruptedTime))
 	}
@@ -157,19 +157,36 @@ func (s *sender) run(ctx context.Context, in *input, rate int) error {
 		closing, cancel = context.WithTimeout(closing, interruptedTime)
 		defer cancel()
 	}
-	unknown, closeErr := s.to.close(closing)
+	unknown, closeErr := s.to.Close(closing)
 	return s.report(err, closeErr, unknown, interrupted)
 }
 
+// worry tells what is being waited for, until ctx ends.
+func (s *Sender) worry(ctx context.Context) {
+	var w worry
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := s.to.Trouble(); w.look(s.shell.Now(), err) {
+				s.notice("danube: %v; waiting", err)
+			}
+		}
+	}
+}
+
 // notice is noticef while failures may be told as well.
-func (s *sender) notice(format string, args ...any) {
+func (s *Sender) notice(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.app.noticef(format, args...)
+	s.shell.noticef(format, args...)
 }
 
 // pump hands over message after message. It returns nil at the end of the input or when it was stopped.
-func (s *sender) pump(ctx context.Context, in *input, pace *pacer) error {
+func (s *Sender) pump(ctx context.Context, in *Input, pace *pacer) error {
 	for {
 		payload, number, err := in.next()
 		tooLong, skip := errors.AsType[*tooLongError](err)
@@ -192,13 +209,13 @@ func (s *sender) pump(ctx context.Context, in *input, pace *pacer) error {
 			return nil
 		}
 		if in.bar != nil && number&1023 == 0 {
-			in.bar.set(in.read())
+			in.bar.Set(in.read())
 		}
 	}
 }
 
 // send hands one message over; false says that no more are wanted.
-func (s *sender) send(ctx context.Context, payload []byte, number uint64) bool {
+func (s *Sender) send(ctx context.Context, payload []byte, number uint64) bool {
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	if s.stopped || ctx.Err() != nil {
@@ -212,7 +229,7 @@ func (s *sender) send(ctx context.Context, payload []byte, number uint64) bool {
 		s.mu.Unlock()
 	}
 	s.message.Payload = payload
-	if err := s.to.send(ctx, s.message, f.done); err != nil {
+	if err := s.to.Send(ctx, s.message, f.done); err != nil {
 		if ctx.Err() != nil {
 			s.forget(f)
 			return false
@@ -226,7 +243,7 @@ func (s *sender) send(ctx context.Context, payload []byte, number uint64) bool {
 }
 
 // forget takes back the flight of a message that was not handed over.
-func (s *sender) forget(f *flight) {
+func (s *Sender) forget(f *flight) {
 	if s.acks != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -235,7 +252,7 @@ func (s *sender) forget(f *flight) {
 }
 
 // refuse counts a message that is not even sent.
-func (s *sender) refuse(number uint64, err error) bool {
+func (s *Sender) refuse(number uint64, err error) bool {
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	if s.stopped {
@@ -249,7 +266,7 @@ func (s *sender) refuse(number uint64, err error) bool {
 }
 
 // settle is called once for each message with its outcome.
-func (s *sender) settle(f *flight, r client.Result, err error) {
+func (s *Sender) settle(f *flight, r client.Result, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -269,10 +286,10 @@ func (s *sender) settle(f *flight, r client.Result, err error) {
 }
 
 // fail counts and tells; an error that is no matter of the one message stops the sending. s.mu is held.
-func (s *sender) fail(number uint64, err error) {
+func (s *Sender) fail(number uint64, err error) {
 	a := &s.account
 	if a.failed++; a.failed <= failuresShown {
-		fmt.Fprintf(s.app.err, "danube: line %d: %v\n", number, err)
+		fmt.Fprintf(s.shell.Err, "danube: line %d: %v\n", number, err)
 	}
 	_, tooLong := errors.AsType[*tooLongError](err)
 	if !tooLong && !errors.Is(err, &protocol.Error{Code: protocol.CodeTooLarge}) && a.fatal == nil {
@@ -296,7 +313,7 @@ func (a *account) cover(r client.Result) {
 }
 
 // report prints the summary and says whether all went well.
-func (s *sender) report(err, closeErr error, unknown int, interrupted bool) error {
+func (s *Sender) report(err, closeErr error, unknown int, interrupted bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var outErr error
@@ -305,10 +322,10 @@ func (s *sender) report(err, closeErr error, unknown int, interrupted bool) erro
 	}
 	a := &s.account
 	if a.failed > failuresShown {
-		s.app.noticef("danube: %d more lines failed", a.failed-failuresShown)
+		s.shell.noticef("danube: %d more lines failed", a.failed-failuresShown)
 	}
-	s.app.noticef("%s", a.summary(s.sent, unknown, s.to.many, s.app.now().Sub(s.began)))
-	failed := func(err error) error { return fail.Doing(err, "produce to %s", s.to.topic) }
+	s.shell.noticef("%s", a.summary(s.sent, unknown, s.to.Many, s.shell.Now().Sub(s.began)))
+	failed := func(err error) error { return fail.Doing(err, "produce to %s", s.to.Topic) }
 	switch {
 	case err != nil:
 		return failed(err)
@@ -321,7 +338,7 @@ func (s *sender) report(err, closeErr error, unknown int, interrupted bool) erro
 	case a.failed > 0 || unknown > 0:
 		return failed(fmt.Errorf("%d of %s not acknowledged", a.failed+uint64(unknown), render.Plural(s.sent, "message")))
 	case interrupted:
-		return failed(fmt.Errorf("%w before the end of the input", errInterrupted))
+		return failed(fmt.Errorf("%w before the end of the input", fail.ErrInterrupted))
 	}
 	return nil
 }

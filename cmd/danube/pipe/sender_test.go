@@ -1,4 +1,4 @@
-package main
+package pipe
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +18,28 @@ import (
 	"github.com/danubemq/danube/cmd/danube/fail"
 	"github.com/danubemq/danube/protocol"
 )
+
+// noon is the clock of the tests.
+func noon() time.Time { return time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC) }
+
+// streams is a shell in memory.
+type streams struct {
+	Shell
+	out, err bytes.Buffer
+}
+
+func newStreams() *streams {
+	s := &streams{}
+	s.Shell = Shell{Out: &s.out, Err: &s.err, Now: noon}
+	return s
+}
+
+// interrupted is a context that a signal ended.
+func interrupted(t testing.TB) context.Context {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(fail.ErrInterrupted)
+	return ctx
+}
 
 // press is a producer in memory. It answers when told to, or at once.
 type press struct {
@@ -67,8 +91,8 @@ func (p *press) close(context.Context) (int, error) {
 	return 0, nil
 }
 
-func (p *press) outlet() outlet {
-	return outlet{topic: "/default/t", many: true, send: p.send, close: p.close, trouble: func() error {
+func (p *press) outlet() Outlet {
+	return Outlet{Topic: "/default/t", Many: true, Send: p.send, Close: p.close, Trouble: func() error {
 		if p.sick == nil {
 			return nil
 		}
@@ -77,14 +101,26 @@ func (p *press) outlet() outlet {
 }
 
 // produce sends the lines of text through a sender.
-func produce(ctx context.Context, s *shell, p *press, text string, asJSON bool) error {
+func produce(ctx context.Context, s *streams, p *press, text string, asJSON bool) error {
 	lines := newLineReader(strings.NewReader(text), 100)
-	return newSender(s.app, p.outlet(), asJSON).run(ctx, lineInput(lines, func() {}), 0)
+	return NewSender(s.Shell, p.outlet(), client.Message{}, asJSON).Run(ctx, lineInput(lines), 0)
 }
 
-// produced is what produce -o json prints when acknowledgements come in the wrong order and one line fails.
-func produced(t testing.TB) []byte {
-	s, p := newShell(), &press{held: true}
+// golden compares text with what programs were promised.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	want, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("got\n%swant, by testdata/%s,\n%s", got, name, want)
+	}
+}
+
+// TestGoldenProduce holds what produce -o json prints when acknowledgements come in the wrong order and one line fails.
+func TestGoldenProduce(t *testing.T) {
+	s, p := newStreams(), &press{held: true}
 	p.refuse = func(n int, _ string) error {
 		if n == 1 {
 			return &protocol.Error{Code: protocol.CodeTooLarge}
@@ -94,11 +130,11 @@ func produced(t testing.TB) []byte {
 	if err := produce(t.Context(), s, p, "a\nb\nc\nd\n", true); err == nil {
 		t.Error("a line failed and produce did not")
 	}
-	return s.out.Bytes()
+	golden(t, "produce.json", s.out.Bytes())
 }
 
 func TestProduceSummary(t *testing.T) {
-	s, p := newShell(), &press{}
+	s, p := newStreams(), &press{}
 	if err := produce(t.Context(), s, p, "a\n\nb", false); err != nil {
 		t.Fatal(err)
 	}
@@ -117,8 +153,8 @@ func TestProduceSummary(t *testing.T) {
 // what -o json prints, and the interruption ends it.
 func TestProduceSaysWhatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newShell(), &press{full: true}
-		s.now = time.Now
+		s, p := newStreams(), &press{full: true}
+		s.Now = time.Now
 		began := time.Now()
 		p.sick = func() error {
 			switch past := time.Since(began); {
@@ -133,8 +169,8 @@ func TestProduceSaysWhatItWaitsFor(t *testing.T) {
 		}
 		ctx, stop := context.WithCancelCause(t.Context())
 		defer stop(nil)
-		time.AfterFunc(32*time.Second, func() { stop(errInterrupted) })
-		if err := produce(ctx, s, p, "a\n", true); !errors.Is(err, errInterrupted) {
+		time.AfterFunc(32*time.Second, func() { stop(fail.ErrInterrupted) })
+		if err := produce(ctx, s, p, "a\n", true); !errors.Is(err, fail.ErrInterrupted) {
 			t.Error(err)
 		}
 		want := "danube: send to /default/t: 4000000000 bytes free; waiting\ndanube: it is moving; waiting\n"
@@ -147,18 +183,18 @@ func TestProduceSaysWhatItWaitsFor(t *testing.T) {
 // TestSummaryNamesThePartition where the topic has several, also when one got all.
 func TestSummaryNamesThePartition(t *testing.T) {
 	for want, many := range map[string]bool{"offsets 0-0\n": false, "offsets 0:0-0\n": true} {
-		s, p := newShell(), &press{}
+		s, p := newStreams(), &press{}
 		to := p.outlet()
-		to.many = many
+		to.Many = many
 		lines := newLineReader(strings.NewReader("a"), 100)
-		if err := newSender(s.app, to, false).run(t.Context(), lineInput(lines, func() {}), 0); err != nil || !strings.HasSuffix(s.err.String(), want) {
+		if err := NewSender(s.Shell, to, client.Message{}, false).Run(t.Context(), lineInput(lines), 0); err != nil || !strings.HasSuffix(s.err.String(), want) {
 			t.Errorf("says %q, %v; want %q", s.err.String(), err, want)
 		}
 	}
 }
 
 func TestLineTooLongFailsAlone(t *testing.T) {
-	s, p := newShell(), &press{}
+	s, p := newStreams(), &press{}
 	err := produce(t.Context(), s, p, "a\n"+strings.Repeat("x", 101)+"\nb\n", false)
 	if fail.Report(&s.err, err) != fail.Failed || strings.Join(p.got, "|") != "a|b" {
 		t.Errorf("%v, sent %q", err, p.got)
@@ -172,7 +208,7 @@ func TestLineTooLongFailsAlone(t *testing.T) {
 
 // TestFinalErrorStops: what is wrong with the topic is wrong with every line.
 func TestFinalErrorStops(t *testing.T) {
-	s, p := newShell(), &press{}
+	s, p := newStreams(), &press{}
 	p.refuse = func(int, string) error { return client.ErrNoSuchTopic }
 	err := produce(t.Context(), s, p, strings.Repeat("a\n", 1000), false)
 	if !errors.Is(err, client.ErrNoSuchTopic) || len(p.got) > 1 {
@@ -181,7 +217,7 @@ func TestFinalErrorStops(t *testing.T) {
 }
 
 func TestManyFailuresAreCounted(t *testing.T) {
-	s, p := newShell(), &press{}
+	s, p := newStreams(), &press{}
 	p.refuse = func(int, string) error { return &protocol.Error{Code: protocol.CodeTooLarge} }
 	_ = produce(t.Context(), s, p, strings.Repeat("a\n", 100), false)
 	if n := strings.Count(s.err.String(), "danube: line "); n != failuresShown {
@@ -195,20 +231,20 @@ func TestManyFailuresAreCounted(t *testing.T) {
 // TestInterruptionWaitsForWhatIsInFlight: the input never ends, the producer is full, and the account is exact.
 func TestInterruptionWaitsForWhatIsInFlight(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	s, p := newShell(), &press{held: true}
+	s, p := newStreams(), &press{held: true}
 	endless := make(chan struct{})
 	defer close(endless)
 	n := 0
-	in := &input{close: func() {}, next: func() ([]byte, uint64, error) {
+	in := &Input{next: func() ([]byte, uint64, error) {
 		if n++; n > 10 {
-			cancel(errInterrupted)
+			cancel(fail.ErrInterrupted)
 			<-endless
 			return nil, 0, io.EOF
 		}
 		return []byte("x"), uint64(n), nil
 	}}
-	err := newSender(s.app, p.outlet(), false).run(ctx, in, 0)
-	if !errors.Is(err, errInterrupted) || fail.CodeOf(err) != fail.Failed {
+	err := NewSender(s.Shell, p.outlet(), client.Message{}, false).Run(ctx, in, 0)
+	if !errors.Is(err, fail.ErrInterrupted) || fail.CodeOf(err) != fail.Failed {
 		t.Errorf("ended with %v", err)
 	}
 	if !strings.Contains(s.err.String(), "sent 10, acknowledged 10, failed 0") {
@@ -220,15 +256,15 @@ func TestInterruptionWaitsForWhatIsInFlight(t *testing.T) {
 func TestInterruptionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		s, p := newShell(), &press{held: true}
+		s, p := newStreams(), &press{held: true}
 		to := p.outlet()
-		to.close = func(ctx context.Context) (int, error) {
+		to.Close = func(ctx context.Context) (int, error) {
 			<-ctx.Done()
 			return 2, ctx.Err()
 		}
-		in := &input{close: func() {}, next: func() ([]byte, uint64, error) { return nil, 0, io.EOF }}
-		cancel(errInterrupted)
-		err := newSender(s.app, to, false).run(ctx, in, 0)
+		in := &Input{next: func() ([]byte, uint64, error) { return nil, 0, io.EOF }}
+		cancel(fail.ErrInterrupted)
+		err := NewSender(s.Shell, to, client.Message{}, false).Run(ctx, in, 0)
 		if fail.CodeOf(err) != fail.Failed || !strings.Contains(s.err.String(), "unknown 2") {
 			t.Errorf("ended with %v, says %q", err, s.err.String())
 		}
@@ -237,17 +273,17 @@ func TestInterruptionEnds(t *testing.T) {
 
 func TestInterruptedWhileFull(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	s, p := newShell(), &press{full: true}
-	timer := time.AfterFunc(20*time.Millisecond, func() { cancel(errInterrupted) })
+	s, p := newStreams(), &press{full: true}
+	timer := time.AfterFunc(20*time.Millisecond, func() { cancel(fail.ErrInterrupted) })
 	defer timer.Stop()
-	if err := produce(ctx, s, p, "a\nb\n", true); !errors.Is(err, errInterrupted) || !strings.Contains(s.err.String(), "sent 0, acknowledged 0, failed 0") {
+	if err := produce(ctx, s, p, "a\nb\n", true); !errors.Is(err, fail.ErrInterrupted) || !strings.Contains(s.err.String(), "sent 0, acknowledged 0, failed 0") {
 		t.Errorf("%v, says %q", err, s.err.String())
 	}
 }
 
 func TestClosedPipeStopsProducing(t *testing.T) {
-	s, p := newShell(), &press{}
-	s.app.out = &ledger{fail: io.ErrClosedPipe}
+	s, p := newStreams(), &press{}
+	s.Out = &ledger{fail: io.ErrClosedPipe}
 	err := produce(t.Context(), s, p, strings.Repeat("a\n", 100_000), true)
 	if !errors.Is(err, io.ErrClosedPipe) || len(p.got) == 100_000 {
 		t.Errorf("%v after %d messages", err, len(p.got))
@@ -256,10 +292,10 @@ func TestClosedPipeStopsProducing(t *testing.T) {
 
 // TestSendingAllocatesNothing: millions of lines go through here.
 func TestSendingAllocatesNothing(t *testing.T) {
-	s := newSender(newShell().app, outlet{topic: "t", trouble: func() error { return nil }, send: func(_ context.Context, _ client.Message, done func(client.Result, error)) error {
+	s := NewSender(newStreams().Shell, Outlet{Topic: "t", Trouble: func() error { return nil }, Send: func(_ context.Context, _ client.Message, done func(client.Result, error)) error {
 		done(client.Result{Offset: 7}, nil)
 		return nil
-	}}, false)
+	}}, client.Message{}, false)
 	payload, ctx := bytes.Repeat([]byte("x"), 40), t.Context()
 	if n := testing.AllocsPerRun(1000, func() { s.send(ctx, payload, 1) }); n > 0 {
 		t.Errorf("%v allocations a message", n)
@@ -284,10 +320,10 @@ func TestPacerKeepsTheRate(t *testing.T) {
 
 // TestNothingIsSentAfterTheStop: a line that a slow input yields later is not in the account, so it must not be sent.
 func TestNothingIsSentAfterTheStop(t *testing.T) {
-	s, p := newShell(), &press{}
-	sending := newSender(s.app, p.outlet(), false)
-	empty := &input{close: func() {}, next: func() ([]byte, uint64, error) { return nil, 0, io.EOF }}
-	if err := sending.run(t.Context(), empty, 0); err != nil {
+	s, p := newStreams(), &press{}
+	sending := NewSender(s.Shell, p.outlet(), client.Message{}, false)
+	empty := &Input{next: func() ([]byte, uint64, error) { return nil, 0, io.EOF }}
+	if err := sending.Run(t.Context(), empty, 0); err != nil {
 		t.Fatal(err)
 	}
 	if sending.send(t.Context(), []byte("late"), 1) || sending.refuse(2, io.ErrShortBuffer) || len(p.got) > 0 || sending.sent > 0 {
