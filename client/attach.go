@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/acks"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -46,9 +47,9 @@ func (s *stream) subscribed(c *conn, ok *protocol.SubscribeOK) {
 	s.k.mu.Lock()
 	defer s.k.mu.Unlock()
 	if s.attached && ok.Generation != s.generation {
-		s.book = ackBook{} // the subscription was moved meanwhile: nothing from before counts
+		s.book = acks.Book{} // the subscription was moved meanwhile: nothing from before counts
 	}
-	s.book.resume(ok.Cursor)
+	s.book.Resume(ok.Cursor)
 	s.conn, s.handle, s.generation, s.info = c, ok.Handle, ok.Generation, *ok
 	s.attached, s.fails = true, 0
 	s.granted, s.returned, s.asked = s.k.cfg.Queue, 0, time.Now()
@@ -76,7 +77,7 @@ func (s *stream) lost(c *conn, err error) {
 func (s *stream) unhook() {
 	s.conn = nil
 	s.empty(false)
-	s.book.lose()
+	s.book.Lose()
 }
 
 // detached says that the broker ended the consumer with this handle.
@@ -174,9 +175,9 @@ func (s *stream) seek(ctx context.Context, to protocol.Position) error {
 func (s *stream) close(ctx context.Context) error {
 	k := s.k
 	k.mu.Lock()
-	rest := s.book.unconfirmed()
+	rest := s.book.Unconfirmed()
 	to := s.at()
-	to.late = s.book.carried.n > 0
+	to.late = s.book.Late()
 	n := uint64(0)
 	for _, r := range rest {
 		n += r.To - r.From
@@ -231,26 +232,16 @@ func (s *stream) at() attachment {
 }
 
 // confirm acknowledges the messages of set and waits until that is committed.
-func (s *stream) confirm(ctx context.Context, set *rangeSet) error {
+func (s *stream) confirm(ctx context.Context, set *acks.Set) error {
 	s.k.mu.Lock()
 	to := s.at()
-	for _, r := range set.r {
-		for o := r.From; o < r.To; o++ {
-			if s.book.held.remove(o) {
-				s.book.fresh.remove(o)
-				s.book.sent.add(o, o+1)
-			} else if s.book.old.remove(o) {
-				s.book.carried.add(o, o+1)
-			}
-			to.late = to.late || s.book.carried.has(o)
-		}
-	}
+	to.late = s.book.Confirming(set)
 	s.k.mu.Unlock()
-	c := commitment{s: s, from: to, ranges: set.r}
+	c := commitment{s: s, from: to, ranges: set.Ranges()}
 	return s.k.c.insist(ctx, s.op("acknowledge on"), func(ctx context.Context) error {
 		stale, err := c.try(ctx)
 		if err == nil && stale > 0 {
-			err = s.stale("%d of %d messages are no longer this consumer's", stale, set.n)
+			err = s.stale("%d of %d messages are no longer this consumer's", stale, set.Len())
 		}
 		return err
 	})

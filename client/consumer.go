@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/acks"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -221,7 +222,7 @@ func (k *Consumer) Ack(m Message) error {
 	if err != nil || !k.reliable {
 		return err
 	}
-	s.book.ack(m.Offset)
+	s.book.Ack(m.Offset)
 	s.owe()
 	return nil
 }
@@ -235,7 +236,7 @@ func (k *Consumer) AckUpTo(m Message) error {
 	if err != nil || !k.reliable {
 		return err
 	}
-	s.book.ackBelow(m.Offset + 1)
+	s.book.AckBelow(m.Offset + 1)
 	s.owe()
 	return nil
 }
@@ -249,7 +250,7 @@ func (k *Consumer) AckUpTo(m Message) error {
 // handed out by this Consumer again.
 func (k *Consumer) AckConfirmed(ctx context.Context, messages ...Message) error {
 	k.mu.Lock()
-	sets := map[*stream]*rangeSet{}
+	sets := map[*stream]*acks.Set{}
 	for i := range messages {
 		s, err := k.usable(&messages[i])
 		if err != nil {
@@ -257,9 +258,9 @@ func (k *Consumer) AckConfirmed(ctx context.Context, messages ...Message) error 
 			return err
 		}
 		if sets[s] == nil {
-			sets[s] = new(rangeSet)
+			sets[s] = new(acks.Set)
 		}
-		sets[s].add(messages[i].Offset, messages[i].Offset+1)
+		sets[s].Add(messages[i].Offset, messages[i].Offset+1)
 	}
 	k.mu.Unlock()
 	if !k.reliable {
@@ -282,7 +283,7 @@ func (k *Consumer) Nack(m Message, delay time.Duration, reason string) error {
 	if err != nil || !k.reliable {
 		return err
 	}
-	if s.book.nack(m.Offset) && s.conn != nil {
+	if s.book.Nack(m.Offset) && s.conn != nil {
 		n := protocol.Nack{
 			Ranges:  protocol.Ranges{Handle: s.handle, Generation: s.generation, Ranges: []protocol.Range{{From: m.Offset, To: m.Offset + 1}}},
 			DelayMS: delay.Milliseconds(), Reason: reason,

@@ -61,7 +61,7 @@ func payloads(ms []Message) (all []string) {
 func (p *fakePart) acked(sub string) uint64 {
 	p.f.mu.Lock()
 	defer p.f.mu.Unlock()
-	return p.subs[sub].acked.n
+	return p.subs[sub].acked.Len()
 }
 
 func TestReceiveInOrderWithCredit(t *testing.T) {
@@ -216,7 +216,7 @@ func TestAckConfirmedSaysStale(t *testing.T) {
 		t.Errorf("acknowledged twice with confirmation: %v", err)
 	}
 	f.mu.Lock()
-	part.subs["s"].on.held.clear() // given to another one
+	part.subs["s"].on.held.Clear() // given to another one
 	f.mu.Unlock()
 	if err := k.AckConfirmed(t.Context(), got[1]); !hasCode(err, protocol.CodeStaleGeneration) {
 		t.Errorf("acknowledged what another one has: %v", err)

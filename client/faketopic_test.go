@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 
+	"github.com/danubemq/danube/client/internal/acks"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -37,8 +38,8 @@ type fakeSession struct {
 // fakeSub is a subscription.
 type fakeSub struct {
 	part       *fakePart
-	acked      rangeSet
-	committed  rangeSet // what would survive a crash
+	acked      acks.Set
+	committed  acks.Set // what would survive a crash
 	cursor     uint64
 	generation uint64
 	tries      map[uint64]uint32
@@ -53,7 +54,7 @@ type fakeConsumer struct {
 	name   string
 	credit int
 	at     uint64 // next offset to deliver
-	held   rangeSet
+	held   acks.Set
 }
 
 // topic returns a topic by its full name, and makes it if it is not there.
@@ -261,19 +262,19 @@ func (p *fakePart) pump() {
 func (o *fakeConsumer) offer(b batch.Batch) (out []func()) {
 	s := o.sub
 	for o.at >= b.Base() && o.at < b.End() && o.credit > 0 {
-		if s.acked.has(o.at) {
+		if s.acked.Has(o.at) {
 			o.at++
 			continue
 		}
 		from := o.at
-		for o.at < b.End() && o.credit > 0 && !s.acked.has(o.at) && s.tries[o.at] == s.tries[from] {
+		for o.at < b.End() && o.credit > 0 && !s.acked.Has(o.at) && s.tries[o.at] == s.tries[from] {
 			o.at++
 			o.credit--
 		}
 		for i := from; i < o.at; i++ {
 			s.tries[i]++
 		}
-		o.held.add(from, o.at)
+		o.held.Add(from, o.at)
 		d := protocol.Deliver{Handle: o.handle, Generation: s.generation, First: from, Count: uint32(o.at - from), Attempt: s.tries[from]}
 		out = append(out, func() { o.c.send(protocol.TypeDeliver, 0, &d, b) })
 	}
@@ -316,7 +317,7 @@ func (c *fakeConn) consumerFrame(fr protocol.Frame) {
 		c.f.mu.Lock()
 		s := o.sub
 		s.generation++
-		s.acked, s.cursor = rangeSet{}, q.To.Offset
+		s.acked, s.cursor = acks.Set{}, q.To.Offset
 		if q.To.Kind == protocol.Latest {
 			s.cursor = s.part.next
 		}
@@ -342,16 +343,16 @@ func (o *fakeConsumer) ack(fr protocol.Frame) {
 	var ok protocol.AckOK
 	for _, r := range q.Ranges.Ranges {
 		for i := r.From; i < r.To; i++ {
-			if !o.held.remove(i) && !o.sub.acked.has(i) {
+			if !o.held.Remove(i) && !o.sub.acked.Has(i) {
 				ok.Stale++
 				continue
 			}
-			o.sub.acked.add(i, i+1)
+			o.sub.acked.Add(i, i+1)
 		}
 	}
 	if q.Confirm {
-		o.sub.committed = rangeSet{}
-		o.sub.committed.join(&o.sub.acked)
+		o.sub.committed = acks.Set{}
+		o.sub.committed.Join(&o.sub.acked)
 	}
 	o.c.f.mu.Unlock()
 	if q.Confirm {
@@ -365,8 +366,8 @@ func (f *fake) crash() {
 	for _, t := range f.topics {
 		for _, p := range t.parts {
 			for _, s := range p.subs {
-				s.acked = rangeSet{}
-				s.acked.join(&s.committed)
+				s.acked = acks.Set{}
+				s.acked.Join(&s.committed)
 				s.on = nil
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/acks"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -22,7 +23,7 @@ type stream struct {
 	attached   bool // at least once
 
 	inbox
-	book  ackBook
+	book  acks.Book
 	timer *time.Timer // sends what is owed
 	armed bool
 	asked time.Time // when a confirmation was last asked for
@@ -148,7 +149,7 @@ func (s *stream) next(m *Message) bool {
 		}
 		s.left--
 		s.give(1)
-		wanted := !s.k.reliable || s.book.hand(s.msg.Offset)
+		wanted := !s.k.reliable || s.book.Hand(s.msg.Offset)
 		if wanted {
 			m.fill(&s.msg, s.cur.b.AppendTime())
 			m.Topic, m.Partition, m.Deliveries, m.Late = s.k.topic, s.partition, s.cur.attempt, s.cur.late
@@ -222,11 +223,13 @@ func (s *stream) owe() {
 	if !s.k.reliable || s.conn == nil {
 		return
 	}
-	if p := int(s.book.pending.n); p > 0 && p >= s.bunch() || s.cur.attempt > 1 && s.book.fresh.n > 0 {
+	_, pending := s.book.Pending()
+	unreported := len(s.book.Unreported()) > 0
+	if p := int(pending); p > 0 && p >= s.bunch() || s.cur.attempt > 1 && unreported {
 		s.settle()
 		return
 	}
-	if !s.armed && (s.book.pending.n > 0 || s.book.fresh.n > 0) {
+	if !s.armed && (pending > 0 || unreported) {
 		s.armed = true
 		s.timer.Reset(ackPause)
 	}
@@ -255,16 +258,16 @@ func (s *stream) tick() {
 // settle sends what the broker is to know.
 func (s *stream) settle() {
 	b := &s.book
-	if fresh := b.fresh.r; len(fresh) > 0 {
+	if fresh := b.Unreported(); len(fresh) > 0 {
 		s.say(protocol.TypeReceived, fresh)
-		b.fresh.clear()
+		b.Reported()
 	}
-	if b.pending.n == 0 {
+	ranges, n := b.Pending()
+	if n == 0 {
 		return
 	}
 	now := time.Now()
-	confirm := !b.asking && now.Sub(s.asked) >= confirmPause
-	ranges := b.pending.r
+	confirm := !b.Asking() && now.Sub(s.asked) >= confirmPause
 	for len(ranges) > rangesMost {
 		s.say(protocol.TypeAck, ranges[:rangesMost])
 		ranges = ranges[rangesMost:]
@@ -275,7 +278,7 @@ func (s *stream) settle() {
 		s.asked = now
 		s.request(ranges)
 	}
-	b.flushed(confirm)
+	b.Flushed(confirm)
 }
 
 // say sends ranges, cut into frames of a size the broker takes.
@@ -304,9 +307,9 @@ func (s *stream) request(ranges []protocol.Range) {
 		switch {
 		case s.conn != c || s.generation != generation:
 		case err == nil:
-			s.book.confirmed()
+			s.book.Confirmed()
 		default:
-			s.book.refused()
+			s.book.Refused()
 		}
 	}})
 }
@@ -328,7 +331,7 @@ func (k *Consumer) report(g *GapError) {
 // adopt takes over that the subscription was moved: nothing from before counts.
 func (s *stream) adopt(generation uint64) {
 	s.empty(true)
-	s.book = ackBook{}
+	s.book = acks.Book{}
 	s.generation = generation
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/acks"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -127,19 +128,19 @@ func TestReceivedIsReported(t *testing.T) {
 	if err := k.Ack(got[4]); err != nil {
 		t.Fatal(err)
 	}
-	var all rangeSet
+	var all acks.Set
 	eventually(t, "ten are reported or acknowledged", func() bool {
 		select {
 		case rs := <-reported:
 			for _, r := range rs {
-				all.add(r.From, r.To)
+				all.Add(r.From, r.To)
 			}
 		default:
 		}
-		return all.n >= 9
+		return all.Len() >= 9
 	})
-	if all.n > 10 || !all.has(9) || all.has(10) {
-		t.Errorf("reported: %v", all.r)
+	if all.Len() > 10 || !all.Has(9) || all.Has(10) {
+		t.Errorf("reported: %v", all.Ranges())
 	}
 }
 

@@ -1,4 +1,4 @@
-package client
+package acks
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 )
 
 // same checks a set against the plain truth, and that its ranges are in order and apart.
-func same(t *rapid.T, what string, s *rangeSet, truth map[uint64]bool) {
+func same(t *rapid.T, what string, s *Set, truth map[uint64]bool) {
 	n, last := uint64(0), int64(-1)
 	for _, r := range s.r {
 		if r.From >= r.To || int64(r.From) <= last {
@@ -28,30 +28,30 @@ func same(t *rapid.T, what string, s *rangeSet, truth map[uint64]bool) {
 	}
 }
 
-func TestRangeSetAgainstMap(t *testing.T) {
+func TestSetAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var s rangeSet
+		var s Set
 		truth := map[uint64]bool{}
 		offset := rapid.Uint64Range(0, 40)
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				from := offset.Draw(t, "from")
 				to := from + rapid.Uint64Range(0, 6).Draw(t, "n")
-				s.add(from, to)
+				s.Add(from, to)
 				for o := from; o < to; o++ {
 					truth[o] = true
 				}
 			},
 			"remove": func(t *rapid.T) {
 				o := offset.Draw(t, "offset")
-				if s.remove(o) != truth[o] {
+				if s.Remove(o) != truth[o] {
 					t.Fatalf("remove %d of %v", o, s.r)
 				}
 				delete(truth, o)
 			},
 			"cut": func(t *rapid.T) {
 				end := offset.Draw(t, "end")
-				s.cut(end, func(from, to uint64) {
+				s.Cut(end, func(from, to uint64) {
 					for o := from; o < to; o++ {
 						if !truth[o] || o >= end {
 							t.Fatalf("cut %d gave %d", end, o)
@@ -66,13 +66,13 @@ func TestRangeSetAgainstMap(t *testing.T) {
 				}
 			},
 			"clear": func(*rapid.T) {
-				s.clear()
+				s.Clear()
 				clear(truth)
 			},
 			"": func(t *rapid.T) {
 				same(t, "the set", &s, truth)
 				for o := range uint64(48) {
-					if s.has(o) != truth[o] {
+					if s.Has(o) != truth[o] {
 						t.Fatalf("has %d: %v", o, s.r)
 					}
 				}
@@ -81,14 +81,14 @@ func TestRangeSetAgainstMap(t *testing.T) {
 	})
 }
 
-// TestAckBookAgainstABroker plays a consumer against a broker that crashes now
+// TestBookAgainstABroker plays a consumer against a broker that crashes now
 // and then, forgetting what it had not committed, and delivers again whatever
 // is not acknowledged. Nothing acknowledged is handed out again; nothing is
 // acknowledged at the broker that the application did not acknowledge; in the end all is.
-func TestAckBookAgainstABroker(t *testing.T) {
+func TestBookAgainstABroker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const n = 30
-		var b ackBook
+		var b Book
 		var acked, committed, asked, delivered [n]bool // at the broker
 		var done, held [n]bool                         // at the application
 		take := func(rs []protocol.Range) {
@@ -106,7 +106,7 @@ func TestAckBookAgainstABroker(t *testing.T) {
 				return
 			}
 			delivered[o] = true
-			if b.hand(o) {
+			if b.Hand(o) {
 				if done[o] {
 					t.Fatalf("offset %d handed out again", o)
 				}
@@ -116,7 +116,7 @@ func TestAckBookAgainstABroker(t *testing.T) {
 		ack := func(o uint64) {
 			if held[o] {
 				done[o], held[o] = true, false
-				b.ack(o)
+				b.Ack(o)
 			}
 		}
 		flush := func(confirm bool) {
@@ -125,7 +125,7 @@ func TestAckBookAgainstABroker(t *testing.T) {
 			if confirm {
 				asked = acked
 			}
-			b.flushed(confirm)
+			b.Flushed(confirm)
 		}
 		offset := rapid.Uint64Range(0, n-1)
 		t.Repeat(map[string]func(*rapid.T){
@@ -138,28 +138,28 @@ func TestAckBookAgainstABroker(t *testing.T) {
 						done[o], held[o] = true, false
 					}
 				}
-				b.ackBelow(end)
+				b.AckBelow(end)
 			},
 			"flush": func(t *rapid.T) { flush(rapid.Bool().Draw(t, "confirm")) },
 			"committed": func(*rapid.T) {
 				if b.asking {
 					committed = asked
-					b.confirmed()
+					b.Confirmed()
 				}
 			},
 			"crash": func(*rapid.T) {
 				acked, delivered = committed, [n]bool{}
-				b.lose()
+				b.Lose()
 				cursor := uint64(0)
 				for cursor < n && acked[cursor] {
 					cursor++
 				}
-				b.resume(cursor)
+				b.Resume(cursor)
 			},
 			"": func(t *rapid.T) {
 				for _, r := range b.fresh.r {
 					for o := r.From; o < r.To; o++ {
-						if !b.held.has(o) {
+						if !b.held.Has(o) {
 							t.Fatalf("offset %d is to be reported as received, and is not held", o)
 						}
 					}

@@ -1,4 +1,4 @@
-package client
+package acks
 
 import (
 	"slices"
@@ -7,21 +7,28 @@ import (
 	"github.com/danubemq/danube/protocol"
 )
 
-// rangeSet is a set of offsets as ascending ranges that do not touch. Adding
+// Set is a set of offsets as ascending ranges that do not touch. Adding
 // behind the last and removing from the front, which is what happens, cost
 // nothing; the rest is a binary search and a shift.
-type rangeSet struct {
+type Set struct {
 	r   []protocol.Range
 	buf []protocol.Range // what r was cut from
 	n   uint64           // offsets in the set
 }
 
+// Len is how many offsets are in the set.
+func (s *Set) Len() uint64 { return s.n }
+
+// Ranges is the set as it stands: valid until the next change.
+func (s *Set) Ranges() []protocol.Range { return s.r }
+
 // find is the index of the first range that ends above offset.
-func (s *rangeSet) find(offset uint64) int {
+func (s *Set) find(offset uint64) int {
 	return sort.Search(len(s.r), func(i int) bool { return s.r[i].To > offset })
 }
 
-func (s *rangeSet) has(offset uint64) bool {
+// Has reports whether offset is in the set.
+func (s *Set) Has(offset uint64) bool {
 	if len(s.r) == 0 || offset < s.r[0].From || offset >= s.r[len(s.r)-1].To {
 		return false
 	}
@@ -29,8 +36,8 @@ func (s *rangeSet) has(offset uint64) bool {
 	return i < len(s.r) && s.r[i].From <= offset
 }
 
-// add puts the offsets [from, to) into the set.
-func (s *rangeSet) add(from, to uint64) {
+// Add puts the offsets [from, to) into the set.
+func (s *Set) Add(from, to uint64) {
 	if from >= to {
 		return
 	}
@@ -63,8 +70,8 @@ func (s *rangeSet) add(from, to uint64) {
 	s.buf = s.r
 }
 
-// remove takes one offset out and reports whether it was there.
-func (s *rangeSet) remove(offset uint64) bool {
+// Remove takes one offset out and reports whether it was there.
+func (s *Set) Remove(offset uint64) bool {
 	if len(s.r) == 0 {
 		return false
 	}
@@ -97,8 +104,8 @@ func (s *rangeSet) remove(offset uint64) bool {
 	return true
 }
 
-// cut takes out what lies below end and calls each, if not nil, with it.
-func (s *rangeSet) cut(end uint64, each func(from, to uint64)) {
+// Cut takes out what lies below end and calls each, if not nil, with it.
+func (s *Set) Cut(end uint64, each func(from, to uint64)) {
 	for len(s.r) > 0 && s.r[0].From < end {
 		from, to := s.r[0].From, min(s.r[0].To, end)
 		if s.n -= to - from; to == s.r[0].To {
@@ -112,11 +119,12 @@ func (s *rangeSet) cut(end uint64, each func(from, to uint64)) {
 	}
 }
 
-// join adds all of o.
-func (s *rangeSet) join(o *rangeSet) {
+// Join adds all of o.
+func (s *Set) Join(o *Set) {
 	for _, x := range o.r {
-		s.add(x.From, x.To)
+		s.Add(x.From, x.To)
 	}
 }
 
-func (s *rangeSet) clear() { s.r, s.n = s.buf[:0], 0 }
+// Clear takes everything out.
+func (s *Set) Clear() { s.r, s.n = s.buf[:0], 0 }
