@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/danubemq/danube/client/internal/retry"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -38,7 +39,7 @@ func admin[R any](ctx context.Context, c *Client, op string, arg any) (res *R, l
 			op: op, want: protocol.TypeAdminOK,
 			decode: func(f protocol.Frame) error { return protocol.DecodeBody(f.Body, res) },
 		})
-		if _, is := errors.AsType[*lostError](err); is {
+		if _, is := errors.AsType[*retry.LostError](err); is {
 			lost = true
 		}
 		return err

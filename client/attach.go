@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/client/internal/acks"
+	"github.com/danubemq/danube/client/internal/retry"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -121,24 +122,24 @@ func (s *stream) reattach(ctx context.Context, action protocol.Action) {
 	k := s.k
 	for {
 		k.mu.Lock()
-		wait := backoff(s.fails)
+		wait := retry.Backoff(s.fails)
 		s.fails++
 		k.mu.Unlock()
 		if action == protocol.Wait {
-			wait = max(wait, firstBackoff)
+			wait = max(wait, retry.First)
 		}
-		if pause(ctx, wait) != nil {
+		if retry.Pause(ctx, wait) != nil {
 			return
 		}
 		err := s.attach(ctx)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return
-		case !verdict(err).Retriable:
+		case !retry.Verdict(err).Retriable:
 			k.fail(err)
 			return
 		}
-		action = verdict(err).Action
+		action = retry.Verdict(err).Action
 	}
 }
 
@@ -152,7 +153,7 @@ func (s *stream) seek(ctx context.Context, to protocol.Position) error {
 	case ended != nil:
 		return ended
 	case c == nil:
-		return &lostError{"the owner", errDetached}
+		return retry.Lost("the owner", errDetached)
 	}
 	return c.call(ctx, protocol.TypeSeek, &protocol.Seek{Handle: handle, To: to}, nil, &call{
 		op: s.op("seek on"), want: protocol.TypeSeekOK,
@@ -284,7 +285,7 @@ func (a *commitment) try(ctx context.Context) (stale uint64, err error) {
 	case now.generation != from.generation:
 		return 0, s.stale("the subscription was moved meanwhile")
 	case now.conn == nil:
-		return 0, &lostError{"the owner", errDetached}
+		return 0, retry.Lost("the owner", errDetached)
 	}
 	stale, err = s.ask(ctx, now, a.ranges)
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
@@ -302,7 +303,7 @@ func (a *commitment) try(ctx context.Context) (stale uint64, err error) {
 		return stale, fmt.Errorf("%s: the partition was handed over, and its new owner has not delivered %s again; they may come again",
 			s.op("acknowledge on"), counted(int(stale), "message"))
 	}
-	return stale, &lostError{now.conn.address, s.stale("%d messages have not come again yet", stale)}
+	return stale, retry.Lost(now.conn.address, s.stale("%d messages have not come again yet", stale))
 }
 
 // ask has ranges acknowledged and committed, and returns how many messages of them are not this consumer's.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/retry"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -93,7 +94,7 @@ func (c *Client) Broker(ctx context.Context) (protocol.HelloOK, error) {
 	if err != nil {
 		return protocol.HelloOK{}, err
 	}
-	return conn.hello, nil
+	return conn.sock.Hello, nil
 }
 
 // adopt takes o into the care of the Client.
@@ -134,7 +135,7 @@ func (c *Client) conn(ctx context.Context, address string) (*conn, error) {
 	case <-l.ready:
 		return l.conn, l.err
 	case <-ctx.Done():
-		return nil, stopped(ctx, "connect to "+address, nil)
+		return nil, retry.Stopped(ctx, "connect to "+address, nil)
 	}
 }
 
@@ -154,11 +155,11 @@ func (c *Client) redial(address string, last *link) *link {
 	var wait time.Duration
 	if last != nil && last.err != nil {
 		l.fails = last.fails
-		wait = backoff(last.fails) - time.Since(last.failed)
+		wait = retry.Backoff(last.fails) - time.Since(last.failed)
 	}
 	c.wg.Go(func() { // returns when the connection stands, cannot be made, or the Client is closed
 		defer close(l.ready)
-		if l.err = pause(c.life, wait); l.err == nil {
+		if l.err = retry.Pause(c.life, wait); l.err == nil {
 			l.conn, l.err = connect(c.life, c, address)
 		}
 		if l.err != nil {
@@ -169,29 +170,6 @@ func (c *Client) redial(address string, last *link) *link {
 		}
 	})
 	return l
-}
-
-// backoff is how long to wait after so many failures in a row.
-func backoff(fails int) time.Duration {
-	if fails <= 0 {
-		return 0
-	}
-	return min(firstBackoff<<min(fails-1, 10), lastBackoff)
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // any returns a connection to some broker: one that stands, or else the first
@@ -255,8 +233,8 @@ func (c *Client) persist(ctx context.Context, op string, do func(context.Context
 func (c *Client) insist(ctx context.Context, op string, do func(context.Context) error) error {
 	var last error
 	for fails := 0; ; fails++ {
-		if err := pause(ctx, backoff(fails)); err != nil {
-			return stopped(ctx, op, last)
+		if err := retry.Pause(ctx, retry.Backoff(fails)); err != nil {
+			return retry.Stopped(ctx, op, last)
 		}
 		err := do(ctx)
 		switch {
@@ -268,8 +246,8 @@ func (c *Client) insist(ctx context.Context, op string, do func(context.Context)
 			if last == nil || !errors.Is(err, ctx.Err()) {
 				last = err
 			}
-			return stopped(ctx, op, last)
-		case !verdict(err).Retriable:
+			return retry.Stopped(ctx, op, last)
+		case !retry.Verdict(err).Retriable:
 			return err
 		}
 		last = err
@@ -288,7 +266,7 @@ func (c *Client) lookup(ctx context.Context, topic string, create *protocol.Topi
 		decode: func(f protocol.Frame) error { return ok.Decode(f.Header) },
 	})
 	if err == nil && len(ok.Partitions) == 0 {
-		err = &lostError{conn.address, fmt.Errorf("look up %s: the answer names no partition", topic)}
+		err = retry.Lost(conn.address, fmt.Errorf("look up %s: the answer names no partition", topic))
 	}
 	return ok, err
 }

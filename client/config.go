@@ -29,16 +29,8 @@ type Config struct {
 	Timeout time.Duration
 }
 
-const (
-	dialTimeout  = 5 * time.Second
-	firstBackoff = 50 * time.Millisecond
-	lastBackoff  = 500 * time.Millisecond
-	// A peer that sent no whole frame for so long, nor lifeBytes of one, is dead.
-	deadAfter = 9 * time.Second
-	lifeBytes = 128 << 10
-	// Bytes read from a socket at a time.
-	readBuffer = 256 << 10
-)
+// deadAfter is how long a peer may be silent, at most, before it is taken for dead.
+const deadAfter = 9 * time.Second
 
 func (c Config) withDefaults() (Config, error) {
 	if c.Timeout < 0 {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/retry"
+	"github.com/danubemq/danube/client/internal/socket"
 	"github.com/danubemq/danube/protocol"
-	"github.com/danubemq/danube/protocol/batch"
 )
 
 // conn is one connection to a broker: a goroutine that reads and dispatches
@@ -20,11 +20,7 @@ import (
 // closed, and then everything that hung on it is told.
 type conn struct {
 	address string
-	nc      net.Conn
-	input   *meter
-	in      *protocol.Reader
-	hello   protocol.HelloOK
-	limits  batch.Limits
+	sock    *socket.Socket
 	log     *slog.Logger
 	over    chan struct{} // closed once all that hung on the connection was told
 	pulse   *time.Timer
@@ -46,19 +42,6 @@ type peers struct {
 	calls   map[uint64]*call
 	lanes   map[uint32]*lane
 	streams map[uint32]*stream
-}
-
-// meter counts what arrives, which is how a dead peer is told from a slow one.
-type meter struct {
-	nc     net.Conn
-	n      atomic.Uint64 // bytes
-	frames atomic.Uint64 // whole ones
-}
-
-func (m *meter) Read(p []byte) (int, error) {
-	n, err := m.nc.Read(p)
-	m.n.Add(uint64(n))
-	return n, err
 }
 
 // call is a request whose answer somebody waits for.
@@ -84,87 +67,18 @@ func (k *call) finish(err error) {
 // connect dials address, exchanges HELLO and starts the connection.
 func connect(ctx context.Context, of *Client, address string) (*conn, error) {
 	cfg := &of.cfg
-	limit := min(dialTimeout, cfg.Timeout)
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	nc, err := cfg.Dialer(ctx, "tcp", address)
+	sock, err := socket.Dial(ctx, address, socket.Config{Name: cfg.Name, Token: cfg.Token, Dialer: cfg.Dialer, Limits: cfg.Limits, Timeout: cfg.Timeout})
 	if err != nil {
-		return nil, &lostError{address, err}
+		return nil, err
 	}
 	c := &conn{
-		address: address, nc: nc, input: &meter{nc: nc}, log: cfg.Logger.With("address", address), over: make(chan struct{}),
+		address: address, sock: sock, log: cfg.Logger.With("address", address), over: make(chan struct{}),
+		out:   outbox{window: max(sock.Hello.Window, 1)},
 		peers: peers{calls: map[uint64]*call{}, lanes: map[uint32]*lane{}, streams: map[uint32]*stream{}},
 	}
 	c.wake.L = &c.mu
-	c.in = protocol.NewReader(c.input, readBuffer)
-	stop := context.AfterFunc(ctx, func() { _ = nc.Close() }) // the error is that of the greeting
-	err = c.greet(cfg)
-	if !stop() {
-		err = &lostError{address, context.Cause(ctx)}
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			err = &lostError{address, fmt.Errorf("no answer to HELLO in %v: %w", limit, ErrTimeout)}
-		}
-	}
-	if err != nil {
-		_ = nc.Close() // nothing was sent that could be lost
-		return nil, err
-	}
 	c.start(of)
 	return c, nil
-}
-
-// greet exchanges HELLO.
-func (c *conn) greet(cfg *Config) error {
-	h := protocol.Hello{Cookie: protocol.Magic, MinVersion: protocol.Version, MaxVersion: protocol.Version, Client: cfg.Name}
-	if cfg.Token != "" {
-		h.Auth, h.Secret = "token", []byte(cfg.Token)
-	}
-	if _, err := c.nc.Write(protocol.AppendFrame(nil, protocol.TypeHello, 1, &h, nil)); err != nil {
-		return &lostError{c.address, err}
-	}
-	f, err := c.in.Next()
-	if err != nil {
-		return &lostError{c.address, fmt.Errorf("no answer to HELLO: %w", err)}
-	}
-	switch f.Type {
-	case protocol.TypeHelloOK:
-	case protocol.TypeError:
-		var e protocol.Error
-		if err := e.Decode(f.Header); err != nil {
-			return &lostError{c.address, err}
-		}
-		return wireError("connect to "+c.address, &e)
-	default:
-		return &lostError{c.address, errors.New("this is no Danube broker: HELLO was not answered")}
-	}
-	if err := c.hello.Decode(f.Header); err != nil {
-		return &lostError{c.address, err}
-	}
-	if c.hello.Version != protocol.Version {
-		return wireError("connect to "+c.address, protocol.Errorf(protocol.CodeUnsupported,
-			"the broker speaks protocol version %d, this client %d", c.hello.Version, protocol.Version))
-	}
-	c.adopt(cfg.Limits)
-	return nil
-}
-
-// adopt takes over the limits the broker announced, where they make sense.
-func (c *conn) adopt(own batch.Limits) {
-	c.limits = own
-	if n := c.hello.MaxMessage; n > 0 {
-		c.limits.Message = n
-	}
-	if n := c.hello.MaxBatch; n > batch.HeaderSize {
-		c.limits.Batch, c.limits.Body = n, max(n, own.Body)
-	}
-	if c.hello.MaxFrame <= 0 {
-		c.hello.MaxFrame = c.limits.Batch + 64<<10
-	}
-	c.out.window = c.hello.Window
-	if c.out.window <= 0 {
-		c.out.window = 1
-	}
-	c.in.SetLimit(max(c.hello.MaxFrame, protocol.HelloLimit+1))
 }
 
 // start runs the two goroutines.
@@ -182,21 +96,17 @@ func (c *conn) start(of *Client) {
 
 // beat sends heartbeats and finds a peer that sends none. It is a timer, not a goroutine.
 func (c *conn) beat(of *Client) {
-	every := time.Duration(c.hello.HeartbeatMS) * time.Millisecond
+	every := time.Duration(c.sock.Hello.HeartbeatMS) * time.Millisecond
 	if every <= 0 {
 		every = 3 * time.Second
 	}
 	dead := min(3*every, deadAfter)
 	tick := min(every, dead/18)
-	var read, frames, written uint64
-	heard, spoke := time.Now(), time.Now()
+	written, spoke := uint64(0), time.Now()
 	var quiet silence
 	pulse := func() {
 		now := time.Now()
-		// A frame that never ends is no sign of life, however it trickles.
-		if f, n := c.input.frames.Load(), c.input.n.Load(); f != frames || n-read >= lifeBytes {
-			frames, read, heard = f, n, now
-		}
+		heard := c.sock.Heard(now)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.err != nil {
@@ -237,11 +147,11 @@ func (c *conn) failLocked(err error) {
 	if c.err != nil {
 		return
 	}
-	c.err = &lostError{c.address, err}
+	c.err = retry.Lost(c.address, err)
 	if c.pulse != nil {
 		c.pulse.Stop()
 	}
-	_ = c.nc.Close() // what was not answered counts as lost anyhow
+	_ = c.sock.Close() // what was not answered counts as lost anyhow
 	c.wake.Broadcast()
 }
 
@@ -287,14 +197,13 @@ func (c *conn) ended() bool {
 func (c *conn) read() error {
 	var d dispatcher
 	for {
-		f, err := c.in.Next()
+		f, err := c.sock.Next()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = errors.New("closed by the broker")
 			}
 			return err
 		}
-		c.input.frames.Add(1)
 		if err := d.dispatch(c, f); err != nil {
 			return err
 		}
@@ -310,9 +219,9 @@ func (c *conn) call(ctx context.Context, t protocol.Type, h protocol.Header, bod
 		c.mu.Unlock()
 		return fmt.Errorf("%s: %w", k.op, c.err)
 	}
-	if n := len(body); n+4096 > c.hello.MaxFrame {
+	if n := len(body); n+4096 > c.sock.Hello.MaxFrame {
 		c.mu.Unlock()
-		return wireError(k.op, protocol.Errorf(protocol.CodeTooLarge, "a request of %d bytes, at most %d", n, c.hello.MaxFrame))
+		return wireError(k.op, protocol.Errorf(protocol.CodeTooLarge, "a request of %d bytes, at most %d", n, c.sock.Hello.MaxFrame))
 	}
 	id := c.register(k)
 	c.out.frames = protocol.AppendFrame(c.out.frames, t, id, h, body)
@@ -332,7 +241,7 @@ func (c *conn) call(ctx context.Context, t protocol.Type, h protocol.Header, bod
 	if !waiting {
 		return <-k.done // the answer is being decoded
 	}
-	return stopped(ctx, k.op, nil)
+	return retry.Stopped(ctx, k.op, nil)
 }
 
 // register gives k a correlation id. The caller holds c.mu.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/client/internal/acks"
+	"github.com/danubemq/danube/client/internal/retry"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -133,7 +134,7 @@ func (k *Consumer) Receive(ctx context.Context) (Message, error) {
 		case <-k.wake:
 		case <-k.over:
 		case <-ctx.Done():
-			err = stopped(ctx, "receive from "+k.topic, nil)
+			err = retry.Stopped(ctx, "receive from "+k.topic, nil)
 		}
 		k.mu.Lock()
 		k.waiting--

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -71,63 +70,9 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("%s:%d has a gap at offsets %d to %d (%s)", e.Topic, e.Partition, e.From, e.To-1, e.Status)
 }
 
-// timeoutError ends an operation whose time ran out while it was being tried again.
-type timeoutError struct {
-	op          string
-	cause, last error
-}
-
-func (e *timeoutError) Error() string {
-	said := e.op + ": timed out"
-	if e.last == nil || e.last.Error() == said {
-		return said
-	}
-	return fmt.Sprintf("%s: timed out; the last attempt: %v", e.op, e.last)
-}
-
-func (e *timeoutError) Unwrap() []error {
-	if e.last == nil {
-		return []error{ErrTimeout, e.cause}
-	}
-	return []error{ErrTimeout, e.cause, e.last}
-}
-
-// stopped is the error of an operation whose context ended; last is what went
-// wrong before, or nil.
-func stopped(ctx context.Context, op string, last error) error {
-	cause := context.Cause(ctx)
-	if errors.Is(cause, context.DeadlineExceeded) {
-		return &timeoutError{op: op, cause: cause, last: last}
-	}
-	if last != nil && !errors.Is(last, cause) {
-		return fmt.Errorf("%s: %w; the last attempt: %w", op, cause, last)
-	}
-	return fmt.Errorf("%s: %w", op, cause)
-}
-
-// lostError ends what was under way on a connection that is over.
-type lostError struct {
-	address string
-	err     error
-}
-
-func (e *lostError) Error() string { return fmt.Sprintf("connection to %s: %v", e.address, e.err) }
-func (e *lostError) Unwrap() error { return e.err }
-
 // wireError turns what a broker answered into the error of op.
 func wireError(op string, e *protocol.Error) error {
 	return fmt.Errorf("%s: %w", op, e)
-}
-
-// verdict is what to do about err.
-func verdict(err error) protocol.Meaning {
-	if _, ok := errors.AsType[*lostError](err); ok {
-		return protocol.Meaning{Retriable: true, Action: protocol.LookUp}
-	}
-	if e, ok := errors.AsType[*protocol.Error](err); ok {
-		return e.Code.Meaning()
-	}
-	return protocol.Meaning{Action: protocol.GiveUp}
 }
 
 // hasCode reports whether err carries one of the codes.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/retry"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -152,7 +153,7 @@ func (l *lane) add(b *batch.Message, size int, done func(Result, error)) (now ti
 func (l *lane) batchBytes() int {
 	n := l.p.cfg.BatchBytes
 	if l.conn != nil {
-		n = min(n, l.conn.limits.Batch, l.conn.hello.MaxFrame-1024)
+		n = min(n, l.conn.sock.Limits.Batch, l.conn.sock.Hello.MaxFrame-1024)
 	}
 	return n
 }
@@ -324,7 +325,7 @@ func (l *lane) answered(c *conn, n uint32, ok *protocol.ProduceOK, refusal *prot
 	l.tidy()
 	fenced := l.state == laneFenced && l.flying == 0
 	if l.state == laneDraining && l.flying == 0 {
-		l.mend(verdict(l.cause).Action)
+		l.mend(retry.Verdict(l.cause).Action)
 	}
 	err = l.cause
 	p.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/retry"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -25,20 +26,20 @@ func (l *lane) mend(action protocol.Action) {
 func (l *lane) reopen(ctx context.Context, action protocol.Action) {
 	for {
 		l.p.mu.Lock()
-		wait := backoff(l.fails)
+		wait := retry.Backoff(l.fails)
 		if action == protocol.Wait {
-			wait = max(wait, firstBackoff)
+			wait = max(wait, retry.First)
 		}
 		l.fails++
 		l.p.mu.Unlock()
-		if pause(ctx, wait) != nil {
+		if retry.Pause(ctx, wait) != nil {
 			return
 		}
 		err := l.attach(ctx)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return
-		case !verdict(err).Retriable:
+		case !retry.Verdict(err).Retriable:
 			l.giveUp(err)
 			return
 		}
@@ -236,7 +237,7 @@ func (l *lane) expire(old time.Time) {
 	}
 	last := l.cause
 	p.mu.Unlock()
-	err := &timeoutError{op: fmt.Sprintf("send to %s within %v", p.topic, p.cfg.SendTimeout), cause: context.DeadlineExceeded, last: last}
+	err := retry.TimedOut(fmt.Sprintf("send to %s within %v", p.topic, p.cfg.SendTimeout), context.DeadlineExceeded, last)
 	for _, f := range victims {
 		l.conclude(f, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/retry"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -146,7 +147,7 @@ func (w *writer) flush(c *conn) error {
 	var err error
 	if len(w.vec) > 0 {
 		vec := w.vec
-		_, err = w.vec.WriteTo(c.nc)
+		err = c.sock.Write(&w.vec)
 		w.vec = vec
 		clear(w.vec)
 	}
@@ -257,7 +258,7 @@ func (c *conn) answer(f protocol.Frame) error {
 	}
 	var err error
 	if f.Type != k.want {
-		err = &lostError{c.address, errors.New("malformed answer: a frame of another type than was asked for")}
+		err = retry.Lost(c.address, errors.New("malformed answer: a frame of another type than was asked for"))
 	} else if k.decode != nil {
 		err = k.decode(f)
 	}

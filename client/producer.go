@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/retry"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -105,7 +106,7 @@ func (p *Producer) attachAll(ctx context.Context) error {
 		}
 		p.mu.Lock()
 		if l.conn != nil {
-			p.largest = min(l.conn.limits.Message, l.conn.limits.Batch-256)
+			p.largest = min(l.conn.sock.Limits.Message, l.conn.sock.Limits.Batch-256)
 		}
 		p.mu.Unlock()
 	}
@@ -143,7 +144,7 @@ func (p *Producer) Send(ctx context.Context, m Message) (Result, error) {
 		return res, err
 	case <-ctx.Done():
 		// w is left to the callback that is still to come.
-		return Result{}, &UnknownError{Count: 1, Err: stopped(ctx, "send to "+p.topic, p.Trouble())}
+		return Result{}, &UnknownError{Count: 1, Err: retry.Stopped(ctx, "send to "+p.topic, p.Trouble())}
 	}
 }
 
@@ -233,7 +234,7 @@ func (p *Producer) admit(ctx context.Context, size int) error {
 	for _, l := range p.st.lanes {
 		cause = errors.Join(cause, l.cause)
 	}
-	return stopped(ctx, fmt.Sprintf("send to %s: %d bytes wait for their outcome", p.topic, p.st.bytes), cause)
+	return retry.Stopped(ctx, fmt.Sprintf("send to %s: %d bytes wait for their outcome", p.topic, p.st.bytes), cause)
 }
 
 // wait blocks until ok or the end of ctx. The caller holds p.mu.
@@ -314,7 +315,7 @@ func (p *Producer) Flush(ctx context.Context) error {
 		for _, l := range p.st.lanes {
 			cause = errors.Join(cause, l.cause)
 		}
-		return stopped(ctx, "flush "+p.topic, cause)
+		return retry.Stopped(ctx, "flush "+p.topic, cause)
 	}
 	return p.failures()
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/retry"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -134,7 +135,7 @@ func (r *Reader) Next(ctx context.Context) (Message, error) {
 		case <-r.over:
 			return Message{}, ErrClosed
 		case <-ctx.Done():
-			return Message{}, stopped(ctx, "read "+r.topic, nil)
+			return Message{}, retry.Stopped(ctx, "read "+r.topic, nil)
 		}
 		switch err := r.cur.err; {
 		case err == io.EOF:

@@ -76,7 +76,7 @@ func (s *stream) op(verb string) string {
 // deliver takes a delivery from the connection. It runs on its reading
 // goroutine; body is valid until it returns. An error ends the connection.
 func (s *stream) deliver(c *conn, d *protocol.Deliver, body []byte) error {
-	b, err := checkDelivery(d, body, c.limits)
+	b, err := checkDelivery(d, body, c.sock.Limits)
 	k := s.k
 	k.mu.Lock()
 	if err != nil {

@@ -40,6 +40,9 @@ func house() map[string]room {
 		handles  = "storage/handles"
 		recovery = "storage/recovery"
 		intake   = "storage/intake"
+		acks     = "client/internal/acks"
+		retry    = "client/internal/retry"
+		socket   = "client/internal/socket"
 		words    = "broker/words"
 		calls    = "broker/calls"
 		admin    = "broker/admin"
@@ -63,8 +66,10 @@ func house() map[string]room {
 		disk:                   {level: 0},
 		"meta":                 {level: 1, may: []string{state, walk}},
 		segment:                {level: 1, may: []string{batch, disk}},
-		"client/internal/acks": {level: 1, may: []string{"protocol"}, pure: true},
-		"client":               {level: 3, may: []string{"client/internal/acks", "protocol", batch, walk}},
+		acks:                   {level: 1, may: []string{"protocol"}, pure: true},
+		retry:                  {level: 1, may: []string{"protocol"}},
+		socket:                 {level: 2, may: []string{retry, "protocol", batch}},
+		"client":               {level: 3, may: []string{acks, retry, socket, "protocol", batch, walk}},
 		dispatch:               {level: 1, pure: true},
 		hotdir:                 {level: 1, may: []string{batch, disk}},
 		memory:                 {level: 1, may: []string{batch}},
