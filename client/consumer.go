@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"sync"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/danubemq/danube/client/internal/acks"
 	"github.com/danubemq/danube/client/internal/retry"
 	"github.com/danubemq/danube/protocol"
-	"github.com/danubemq/danube/protocol/batch"
 )
 
 // Consumer receives the messages of a subscription, over all partitions of its
@@ -160,11 +158,11 @@ func (k *Consumer) next(m *Message) bool {
 	for len(k.ready) > 0 {
 		s := k.ready[0]
 		got := s.next(m)
-		if got && s.decoding {
+		if got && s.box.Begun() {
 			return true // the next of the same batch comes next
 		}
 		k.ready = append(k.ready[:0], k.ready[1:]...)
-		if s.listed = s.some(); s.listed {
+		if s.listed = s.box.Some(); s.listed {
 			k.ready = append(k.ready, s)
 		}
 		if got {
@@ -224,7 +222,7 @@ func (k *Consumer) Ack(m Message) error {
 		return err
 	}
 	s.book.Ack(m.Offset)
-	s.owe()
+	s.owe(s.box.Attempt())
 	return nil
 }
 
@@ -238,7 +236,7 @@ func (k *Consumer) AckUpTo(m Message) error {
 		return err
 	}
 	s.book.AckBelow(m.Offset + 1)
-	s.owe()
+	s.owe(s.box.Attempt())
 	return nil
 }
 
@@ -375,21 +373,4 @@ func (k *Consumer) stop() {
 	k.mu.Unlock()
 	k.wg.Wait()
 	k.c.release(k)
-}
-
-// checkDelivery checks what a broker delivers before any of it is believed.
-func checkDelivery(d *protocol.Deliver, body []byte, l batch.Limits) (batch.Batch, error) {
-	b, err := batch.Check(body, l)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("malformed delivery: %w", err)
-	case len(b) != len(body):
-		return nil, fmt.Errorf("malformed delivery: %d bytes behind the batch", len(body)-len(b))
-	case d.Count == 0 || b.Control():
-		return nil, errors.New("malformed delivery: it has no message")
-	case int(d.Count) > b.Count(), d.First < b.Base(),
-		b.Attributes()&batch.Part == 0 && d.First+uint64(d.Count) > b.End():
-		return nil, errors.New("malformed delivery: its messages are not in its batch")
-	}
-	return b, nil
 }

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/danubemq/danube/client/internal/incoming"
 	"github.com/danubemq/danube/client/internal/retry"
 	"github.com/danubemq/danube/protocol"
-	"github.com/danubemq/danube/protocol/batch"
 )
 
 // Reader reads a reliable topic from a position, without a subscription: it
@@ -26,12 +26,9 @@ type Reader struct {
 	chunks chan chunk    // what the fetching goroutines read
 	over   chan struct{} // closed by Close
 
-	cur  chunk // being handed out
-	dec  *batch.Decoder
-	msg  batch.Message
-	next uint64 // lowest offset of cur not handed out
-	in   batch.Batch
-	open int // partitions whose end is not reached
+	cur  chunk           // being handed out
+	in   *incoming.Chunk // the body of cur
+	open int             // partitions whose end is not reached
 }
 
 // chunk is an answer to a fetch, or what ends a partition.
@@ -67,7 +64,7 @@ func (c *Client) Reader(ctx context.Context, topic string, cfg ReaderConfig) (*R
 	}
 	r := &Reader{
 		c: c, cfg: cfg, topic: full, chunks: make(chan chunk), over: make(chan struct{}),
-		dec: batch.NewDecoder(c.cfg.Limits), open: len(partitions),
+		in: incoming.NewChunk(c.cfg.Limits), open: len(partitions),
 	}
 	feeds, err := r.first(ctx, partitions)
 	if err != nil {
@@ -131,7 +128,8 @@ func (r *Reader) Next(ctx context.Context) (Message, error) {
 		}
 		select {
 		case r.cur = <-r.chunks:
-			r.next = r.cur.from
+			r.in.Begin(r.cur.body, r.cur.from, r.cur.to)
+			r.cur.body = nil
 		case <-r.over:
 			return Message{}, ErrClosed
 		case <-ctx.Done():
@@ -154,57 +152,20 @@ func (r *Reader) Next(ctx context.Context) (Message, error) {
 // decode returns the next message of the current chunk, or an error if the
 // chunk does not hold what it claims.
 func (r *Reader) decode() (m Message, ok bool, err error) {
-	for {
-		for r.in != nil {
-			ok, err := r.dec.Next(&r.msg)
-			if err != nil {
-				return m, false, r.broken(err)
-			}
-			if !ok {
-				r.in = nil
-				break
-			}
-			if r.msg.Offset < r.next || r.msg.Offset >= r.cur.to {
-				continue
-			}
-			if skipped := r.msg.Offset; skipped > r.next {
-				// A jump the broker did not name. The message is kept for the next call.
-				gap := &GapError{Topic: r.topic, Partition: r.cur.partition, From: r.next, To: skipped, Status: "unexplained"}
-				r.next = skipped
-				r.dec = batch.NewDecoder(r.c.cfg.Limits)
-				if err := r.dec.Reset(r.in); err != nil {
-					return m, false, r.broken(err)
-				}
-				return m, false, gap
-			}
-			r.next++
-			m.fill(&r.msg, r.in.AppendTime())
-			m.Topic, m.Partition = r.topic, r.cur.partition
-			return m, true, nil
-		}
-		if len(r.cur.body) == 0 {
-			return m, false, nil
-		}
-		b, err := batch.Check(r.cur.body, r.c.cfg.Limits)
-		if err != nil {
-			return m, false, r.broken(err)
-		}
-		r.cur.body = r.cur.body[len(b):]
-		if b.Control() || b.End() <= r.next {
-			continue
-		}
-		if err := r.dec.Reset(b); err != nil {
-			return m, false, r.broken(err)
-		}
-		r.in = b
+	d, err := r.in.Next()
+	if jump, jumped := errors.AsType[*incoming.JumpError](err); jumped {
+		return m, false, &GapError{Topic: r.topic, Partition: r.cur.partition, From: jump.From, To: jump.To, Status: "unexplained"}
 	}
-}
-
-// broken gives up the current chunk.
-func (r *Reader) broken(err error) error {
-	r.in, r.cur.body = nil, nil
-	return wireError(fmt.Sprintf("read %s:%d at offset %d", r.topic, r.cur.partition, r.next),
-		protocol.Errorf(protocol.CodeCorruptBatch, "%v", err))
+	if err != nil {
+		return m, false, wireError(fmt.Sprintf("read %s:%d at offset %d", r.topic, r.cur.partition, r.in.Offset()),
+			protocol.Errorf(protocol.CodeCorruptBatch, "%v", err))
+	}
+	if d == nil {
+		return m, false, nil
+	}
+	m.fill(&d.Message, d.AppendTime)
+	m.Topic, m.Partition = r.topic, r.cur.partition
+	return m, true, nil
 }
 
 // Close ends the reader. It may be called while Next waits.

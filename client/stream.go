@@ -1,12 +1,12 @@
 package client
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/danubemq/danube/client/internal/acks"
+	"github.com/danubemq/danube/client/internal/incoming"
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 )
@@ -29,28 +29,13 @@ type stream struct {
 	asked time.Time // when a confirmation was last asked for
 }
 
-// inbox is what was delivered and not handed out.
+// inbox is what was delivered and not handed out, and what of it the broker is owed.
 type inbox struct {
-	queue    []delivery
-	bytes    int
-	cur      delivery // being handed out
-	dec      *batch.Decoder
-	msg      batch.Message
-	decoding bool
+	box      *incoming.Box
 	listed   bool // in Consumer.ready
-	left     int  // messages of cur that are meant and not handed out
 	granted  int  // messages the broker may deliver
 	returned int  // messages dealt with since credit was last given
 	credit   protocol.Credit
-}
-
-// delivery is one Deliver frame.
-type delivery struct {
-	b          batch.Batch
-	first, end uint64
-	count      int
-	attempt    int
-	late       bool
 }
 
 const (
@@ -62,7 +47,7 @@ const (
 
 func newStream(k *Consumer, partition int) *stream {
 	s := &stream{k: k, partition: partition}
-	s.dec = batch.NewDecoder(k.c.cfg.Limits)
+	s.box = incoming.NewBox(k.c.cfg.Limits)
 	s.timer = time.AfterFunc(time.Hour, s.tick)
 	s.timer.Stop()
 	return s
@@ -76,7 +61,7 @@ func (s *stream) op(verb string) string {
 // deliver takes a delivery from the connection. It runs on its reading
 // goroutine; body is valid until it returns. An error ends the connection.
 func (s *stream) deliver(c *conn, d *protocol.Deliver, body []byte) error {
-	b, err := checkDelivery(d, body, c.sock.Limits)
+	b, err := incoming.Check(d, body, c.sock.Limits)
 	k := s.k
 	k.mu.Lock()
 	if err != nil {
@@ -114,14 +99,11 @@ func (s *stream) accept(c *conn, d *protocol.Deliver, b batch.Batch) (*GapError,
 		s.give(n)
 		return nil, nil
 	}
-	if !k.reliable && s.bytes > liveBytes {
+	if !k.reliable && s.box.Bytes() > liveBytes {
 		s.give(n)
 		return &GapError{Topic: k.topic, Partition: s.partition, From: d.First, To: d.First + uint64(n), Status: "slow"}, nil
 	}
-	s.queue = append(s.queue, delivery{
-		b: bytes.Clone(b), first: d.First, end: d.First + uint64(d.Count), count: n, attempt: int(d.Attempt), late: d.Late,
-	})
-	s.bytes += len(b)
+	s.box.Put(d, b)
 	if !s.listed {
 		s.listed = true
 		k.ready = append(k.ready, s)
@@ -129,67 +111,31 @@ func (s *stream) accept(c *conn, d *protocol.Deliver, b batch.Batch) (*GapError,
 	return nil, nil
 }
 
-// some reports whether there is something to hand out.
-func (s *stream) some() bool { return s.decoding || len(s.queue) > 0 }
-
 // next hands out the next message.
 func (s *stream) next(m *Message) bool {
-	for s.decoding || s.open() {
-		ok, err := s.dec.Next(&s.msg)
+	for {
+		d, dropped, err := s.box.Next()
+		if dropped > 0 {
+			s.give(dropped)
+		}
 		if err != nil {
 			s.damaged(err)
+		}
+		if d == nil {
 			return false
 		}
-		if !ok {
-			s.shut()
-			continue
-		}
-		if s.msg.Offset < s.cur.first || s.msg.Offset >= s.cur.end && s.cur.b.Attributes()&batch.Part == 0 {
-			continue // of the batch, but not meant
-		}
-		s.left--
 		s.give(1)
-		wanted := !s.k.reliable || s.book.Hand(s.msg.Offset)
+		wanted := !s.k.reliable || s.book.Hand(d.Offset)
 		if wanted {
-			m.fill(&s.msg, s.cur.b.AppendTime())
-			m.Topic, m.Partition, m.Deliveries, m.Late = s.k.topic, s.partition, s.cur.attempt, s.cur.late
+			m.fill(&d.Message, d.AppendTime)
+			m.Topic, m.Partition, m.Deliveries, m.Late = s.k.topic, s.partition, d.Attempt, d.Late
 			m.from, m.generation = s, s.generation
 		}
-		s.owe()
-		if s.left <= 0 {
-			s.shut()
-		}
+		s.owe(d.Attempt)
 		if wanted {
 			return true
 		}
 	}
-	return false
-}
-
-// open begins with the next delivery.
-func (s *stream) open() bool {
-	if len(s.queue) == 0 {
-		return false
-	}
-	s.cur = s.queue[0]
-	s.queue[0] = delivery{}
-	if s.queue = s.queue[1:]; len(s.queue) == 0 {
-		s.queue = nil
-	}
-	s.left = s.cur.count
-	if err := s.dec.Reset(s.cur.b); err != nil {
-		s.damaged(err)
-		return false
-	}
-	s.decoding = true
-	return true
-}
-
-// shut is done with a delivery.
-func (s *stream) shut() {
-	s.bytes -= len(s.cur.b)
-	s.give(max(s.left, 0))
-	s.cur, s.decoding, s.left = delivery{}, false, 0
 }
 
 // damaged deals with a delivery that cannot be decoded although its checks
@@ -197,7 +143,6 @@ func (s *stream) shut() {
 func (s *stream) damaged(err error) {
 	s.k.odd = wireError(s.op("receive from"), protocol.Errorf(protocol.CodeCorruptBatch, "%v", err))
 	notify(s.k.wake)
-	s.shut()
 	if s.conn != nil {
 		s.conn.fail(err)
 	}
@@ -218,14 +163,14 @@ func (s *stream) give(n int) {
 
 // owe sees to it that what the broker is to know is sent: at once when it is
 // much, and when the message handed out was delivered before, so that one that
-// kills whoever gets it is counted; else within ackPause.
-func (s *stream) owe() {
+// kills whoever gets it is counted; else within ackPause. attempt is how often that was.
+func (s *stream) owe(attempt int) {
 	if !s.k.reliable || s.conn == nil {
 		return
 	}
 	_, pending := s.book.Pending()
 	unreported := len(s.book.Unreported()) > 0
-	if p := int(pending); p > 0 && p >= s.bunch() || s.cur.attempt > 1 && unreported {
+	if p := int(pending); p > 0 && p >= s.bunch() || attempt > 1 && unreported {
 		s.settle()
 		return
 	}
@@ -337,15 +282,7 @@ func (s *stream) adopt(generation uint64) {
 
 // empty drops what was not handed out; with credit the broker may send as much again.
 func (s *stream) empty(credit bool) {
-	n := 0
-	for _, d := range s.queue {
-		n += d.count
-	}
-	if s.decoding {
-		n += max(s.left, 0)
-	}
-	s.queue, s.bytes, s.cur, s.decoding, s.left = nil, 0, delivery{}, false, 0
-	if credit {
+	if n := s.box.Empty(); credit {
 		s.give(n)
 	}
 }

@@ -266,7 +266,7 @@ func TestReceiveAllocatesLittle(t *testing.T) {
 	eventually(t, "all is in the queue", func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		return len(k.streams[0].queue) == 20
+		return k.streams[0].box.Bytes() == 20*len(b)
 	})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -41,6 +41,7 @@ func house() map[string]room {
 		recovery = "storage/recovery"
 		intake   = "storage/intake"
 		acks     = "client/internal/acks"
+		incoming = "client/internal/incoming"
 		retry    = "client/internal/retry"
 		socket   = "client/internal/socket"
 		words    = "broker/words"
@@ -67,9 +68,10 @@ func house() map[string]room {
 		"meta":                 {level: 1, may: []string{state, walk}},
 		segment:                {level: 1, may: []string{batch, disk}},
 		acks:                   {level: 1, may: []string{"protocol"}, pure: true},
+		incoming:               {level: 1, may: []string{"protocol", batch}, pure: true},
 		retry:                  {level: 1, may: []string{"protocol"}},
 		socket:                 {level: 2, may: []string{retry, "protocol", batch}},
-		"client":               {level: 3, may: []string{acks, retry, socket, "protocol", batch, walk}},
+		"client":               {level: 3, may: []string{acks, incoming, retry, socket, "protocol", batch, walk}},
 		dispatch:               {level: 1, pure: true},
 		hotdir:                 {level: 1, may: []string{batch, disk}},
 		memory:                 {level: 1, may: []string{batch}},
