@@ -58,6 +58,7 @@ func house() map[string]room {
 		view     = "cmd/danube/view"
 		pipe     = "cmd/danube/pipe"
 		terminal = "cmd/danube/terminal"
+		node     = "cmd/danube/node"
 	)
 	return map[string]room{
 		walk:                   {level: 0, pure: true},
@@ -107,7 +108,8 @@ func house() map[string]room {
 		"cmd/danube/settings":  {level: 4},
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
-		"cmd/danube":           {level: 10, may: []string{pipe, offline, view, terminal, fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
+		node:                   {level: 10, may: []string{fail, "cmd/danube/settings", "broker", "storage", disk, state}},
+		"cmd/danube":           {level: 11, may: []string{node, pipe, offline, view, terminal, fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
 		"integration":          {level: 10, may: []string{"broker", "client", "integration/history", "protocol", batch}},
 		"integration/history":  {level: 0},
 		"integration/planted":  {level: 0},

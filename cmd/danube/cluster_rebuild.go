@@ -10,6 +10,7 @@ import (
 
 	"github.com/danubemq/danube/broker"
 	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/node"
 	"github.com/danubemq/danube/cmd/danube/offline"
 	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/meta"
@@ -116,7 +117,7 @@ func (a *app) rebuild(ctx context.Context, o offline.Broker, dry, yes bool) (*of
 func settled(ctx context.Context, o offline.Broker) (e storage.Evidence, err error) {
 	store, err := storage.Open(ctx, storage.Config{Dir: o.Dir})
 	if err != nil {
-		return e, startError(fmt.Errorf("open the log: %w", err), broker.Config{DataDir: o.Dir})
+		return e, node.Explain(fmt.Errorf("open the log: %w", err), broker.Config{DataDir: o.Dir})
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	if e, err = storage.Survey(disk.OS(), o.Dir); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/danubemq/danube/broker"
 	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/node"
 	"github.com/danubemq/danube/cmd/danube/offline"
 	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/cmd/danube/settings"
@@ -38,19 +39,19 @@ func (a *app) offline(cmd *cobra.Command, file string) (offline.Broker, error) {
 	if err != nil {
 		return offline.Broker{}, fail.With(fail.Usage, err)
 	}
-	o := offline.Broker{Cluster: cfg.Cluster.Name, Address: told(cfg, cfg.PeerPort)}
+	o := offline.Broker{Cluster: cfg.Cluster.Name, Address: node.Told(cfg, cfg.PeerPort)}
 	if o.Address == "" {
 		o.Address = net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.PeerPort))
 	}
 	if o.Dir, err = filepath.Abs(cfg.DataDir); err != nil {
 		return offline.Broker{}, fmt.Errorf("find the data directory: %w", err)
 	}
-	if o.Name, err = chooseName(cfg.Name, o.Dir, true, slog.New(slog.DiscardHandler)); err != nil {
+	if o.Name, err = node.ChooseName(cfg.Name, o.Dir, true, slog.New(slog.DiscardHandler)); err != nil {
 		return offline.Broker{}, err
 	}
 	id, err := storage.Identity(disk.OS(), o.Dir)
 	if err != nil {
-		return offline.Broker{}, startError(fmt.Errorf("read the store's id: %w", err), broker.Config{DataDir: o.Dir})
+		return offline.Broker{}, node.Explain(fmt.Errorf("read the store's id: %w", err), broker.Config{DataDir: o.Dir})
 	}
 	o.Store = id
 	return o, nil

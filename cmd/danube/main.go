@@ -6,7 +6,7 @@
 // command), errors.go (wrong flags), flags.go and parse.go (values of flags). What commands do lies below them: fail (exit
 // codes, what is printed when something fails), render (tables and JSON), terminal (bars), settings (the broker's
 // configuration), view (what a broker answers, for a person), pipe (messages between a topic and the streams), offline
-// (the files of a stopped broker) and bench (what is measured).
+// (the files of a stopped broker), node (the broker that settings mean) and bench (what is measured).
 package main
 
 import (

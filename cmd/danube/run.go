@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"time"
 
 	"github.com/danubemq/danube/broker"
 	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/cmd/danube/node"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/storage"
 )
@@ -23,71 +22,6 @@ func (a *app) logger(level string) *slog.Logger {
 	// The setting allows only what slog knows.
 	_ = l.UnmarshalText([]byte(level))
 	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: l}))
-}
-
-// brokerConfig is the one place where settings become the broker's configuration.
-func brokerConfig(cfg settings.Config, alone bool, log *slog.Logger) (broker.Config, error) {
-	dir, err := filepath.Abs(cfg.DataDir)
-	if err != nil {
-		return broker.Config{}, fmt.Errorf("find the data directory: %w", err)
-	}
-	name, err := chooseName(cfg.Name, dir, alone, log)
-	if err != nil {
-		return broker.Config{}, err
-	}
-	sync := storage.Always
-	if cfg.Storage.WAL.Sync == "interval" {
-		sync = storage.Interval
-	}
-	return broker.Config{
-		DataDir: dir, Name: name, Cluster: cfg.Cluster.Name, Release: release,
-		Listen: broker.Listen{
-			Client: net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.ClientPort)),
-			HTTP:   net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.HTTPPort)),
-		},
-		Advertise: advertised(cfg), Peers: peers(cfg, alone), Pprof: cfg.Pprof,
-		Storage: broker.Storage{
-			SegmentBytes: cfg.Storage.WAL.SegmentBytes, SegmentAge: cfg.Storage.WAL.SegmentAge,
-			Sync: sync, SyncInterval: cfg.Storage.WAL.SyncInterval,
-		},
-		Memory: cfg.MemoryLimit(settings.MachineMemory()), GapWait: cfg.Subscription.GapWait, Log: log,
-	}, nil
-}
-
-// advertised is the address that clients are told when the broker listens on all: nobody can dial that one. "" leaves
-// it at the address of the listener, also where the port is the system's choice and cannot be told yet.
-func advertised(cfg settings.Config) string {
-	host := cfg.Cluster.Advertise
-	if _, _, err := net.SplitHostPort(host); err == nil {
-		return host
-	}
-	if ip := net.ParseIP(cfg.Host); cfg.ClientPort == 0 || host == "" && (ip == nil || !ip.IsUnspecified()) {
-		return ""
-	}
-	if host == "" {
-		host = reachable()
-	}
-	return net.JoinHostPort(host, strconv.Itoa(cfg.ClientPort))
-}
-
-// reachable is an address of this machine that others may reach, loopback when it has no other.
-func reachable() string {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return "127.0.0.1"
-	}
-	best := "127.0.0.1"
-	for _, a := range addrs {
-		network, ok := a.(*net.IPNet)
-		if !ok || !network.IP.IsGlobalUnicast() {
-			continue
-		}
-		if network.IP.To4() != nil {
-			return network.IP.String()
-		}
-		best = network.IP.String()
-	}
-	return best
 }
 
 // url is where the HTTP port answers: at the advertised host when it listens on all addresses.
@@ -110,7 +44,7 @@ func (a *app) serve(ctx context.Context, src settings.Sources) error {
 	for _, w := range warnings {
 		log.Warn("configuration: " + w)
 	}
-	bc, err := brokerConfig(cfg, src.Alone, log)
+	bc, err := node.Config(cfg, release, src.Alone, log)
 	if err != nil {
 		return err
 	}
@@ -131,9 +65,9 @@ func (a *app) serve(ctx context.Context, src settings.Sources) error {
 		if errors.Is(context.Cause(ctx), fail.ErrInterrupted) {
 			return nil // asked to stop before it began
 		}
-		return startError(fmt.Errorf("start: %w", err), bc)
+		return node.Explain(fmt.Errorf("start: %w", err), bc)
 	}
-	err = keepName(bc.DataDir, bc.Name)
+	err = node.KeepName(bc.DataDir, bc.Name)
 	if err == nil {
 		a.sayReady(b, bc, faults)
 		err = b.Run(ctx)

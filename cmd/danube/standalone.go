@@ -6,9 +6,6 @@ import (
 	"github.com/danubemq/danube/cmd/danube/settings"
 )
 
-// aloneName is the name of a broker that runs alone.
-const aloneName = "n1"
-
 func (a *app) standalone() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "standalone",

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/danubemq/danube/broker"
+	"github.com/danubemq/danube/cmd/danube/node"
 	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/disk"
@@ -39,7 +40,7 @@ func (a *app) walAdopt() *cobra.Command {
 		}
 		id, err := storage.Adopt(disk.OS(), dir)
 		if err != nil {
-			return startError(fmt.Errorf("adopt %s: %w", dir, err), broker.Config{DataDir: dir})
+			return node.Explain(fmt.Errorf("adopt %s: %w", dir, err), broker.Config{DataDir: dir})
 		}
 		if output.value == "json" {
 			return render.JSON(a.out, adopted{dir, hex.EncodeToString(id[:])})

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package main
+package node
 
 // listener is the process that listens on an address: here it cannot be told.
 func listener(string) int { return 0 }

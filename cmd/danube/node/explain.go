@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 	"github.com/danubemq/danube/storage/disk"
 )
 
-// startError adds to why a broker did not start what would help.
-func startError(err error, bc broker.Config) error {
+// Explain adds to why a broker did not start what would help.
+func Explain(err error, bc broker.Config) error {
 	dir := bc.DataDir
 	if busy, ok := errors.AsType[*broker.ListenError](err); ok {
 		return listenError(err, busy)
