@@ -178,3 +178,34 @@ func TestBookAgainstABroker(t *testing.T) {
 		}
 	})
 }
+
+// TestConfirmingSaysWhatIsLate: messages of this connection are sent as they are, those of one before may have to come again.
+func TestConfirmingSaysWhatIsLate(t *testing.T) {
+	set := func(offsets ...uint64) *Set {
+		s := new(Set)
+		for _, o := range offsets {
+			s.Add(o, o+1)
+		}
+		return s
+	}
+	var b Book
+	for o := range uint64(4) {
+		b.Hand(o)
+	}
+	if b.Confirming(set(1)) || b.Late() {
+		t.Error("a message of this connection is late")
+	}
+	if got := b.Unreported(); len(got) != 2 || got[0] != (protocol.Range{From: 0, To: 1}) || got[1] != (protocol.Range{From: 2, To: 4}) {
+		t.Errorf("to be reported as received: %v", got)
+	}
+	if got := b.Unconfirmed(); len(got) != 1 || got[0] != (protocol.Range{From: 1, To: 2}) {
+		t.Errorf("not known to be committed: %v", got)
+	}
+	b.Lose()
+	if !b.Late() || !b.Confirming(set(0)) || !b.Confirming(set(0, 7)) {
+		t.Error("a message of a connection that is over is not late")
+	}
+	if b.Hand(0) || b.Hand(1) || !b.Hand(2) {
+		t.Error("handed out again is what was acknowledged, or what was not is not")
+	}
+}

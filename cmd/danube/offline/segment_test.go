@@ -145,14 +145,7 @@ func TestDamageIsFound(t *testing.T) {
 	if rep, err := Verify(file); err != nil || len(rep.Problems) > 0 || !rep.Sealed || rep.Facts.Messages != 6 {
 		t.Fatalf("a whole segment: %v, %+v", err, rep)
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data[len(data)/3] ^= 1
-	if err := os.WriteFile(file, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	flip(t, file, 3)
 	var text bytes.Buffer
 	rep, err := Verify(file)
 	if err != nil || len(rep.Problems) == 0 {
@@ -193,15 +186,11 @@ func TestWALVerify(t *testing.T) {
 		}, false, "ends torn"},
 		"zeros behind the last file": {func(t *testing.T, _, last string) { resize(t, last, 4096) }, false, "ends torn"},
 		"damage in the first file": {func(t *testing.T, first, _ string) {
-			data, err := os.ReadFile(first)
-			if err != nil {
-				t.Fatal(err)
-			}
-			data[len(data)/3] ^= 1
-			if err := os.WriteFile(first, data, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			flip(t, first, 3)
 		}, true, "00000000000000000000-"},
+		"damage in the last file": {func(t *testing.T, _, last string) {
+			flip(t, last, 2)
+		}, true, "00000000000000000006-"},
 		"footer of the first file cut": {func(t *testing.T, first, _ string) { resize(t, first, -3) }, false, "of an earlier run ends torn"},
 		"batch of the first file cut":  {func(t *testing.T, first, _ string) { resize(t, first, -250) }, true, "4-5"},
 		"empty file":                   {func(t *testing.T, first, _ string) { resize(t, first, -1<<20) }, true, "00000000000000000000-"},
@@ -215,6 +204,19 @@ func TestWALVerify(t *testing.T) {
 				t.Errorf("something is wrong: %v, want %v\n%s", bad, c.bad, text)
 			}
 		})
+	}
+}
+
+// flip changes a bit of a file, at a part of its length.
+func flip(t *testing.T, name string, part int) {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/part] ^= 1
+	if err := os.WriteFile(name, data, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -34,21 +36,21 @@ func TestNothingIsShownElsewhere(t *testing.T) {
 	}
 }
 
-// TestEveryEndsInOrder: what is done again and again is over before the last is done, and that is done once.
+// TestEveryEndsInOrder: what is done again and again is over before the last is done, and is not done behind it.
 func TestEveryEndsInOrder(t *testing.T) {
-	var ticks atomic.Int64
-	ticked := make(chan struct{}, 1)
-	last := int64(-1)
-	stop := every(1, func() {
-		ticks.Add(1)
-		select {
-		case ticked <- struct{}{}:
-		default:
+	synctest.Test(t, func(t *testing.T) {
+		var begun, last atomic.Int64 // last: how many had begun when the last was done
+		release := make(chan struct{})
+		stop := every(time.Second, func() { begun.Add(1); <-release }, func() { last.Store(begun.Load()) })
+		time.AfterFunc(1500*time.Millisecond, stop)
+		<-time.After(3 * time.Second)
+		if begun.Load() != 1 || last.Load() != 0 {
+			t.Errorf("begun %d times, the last done behind %d, while the first goes on", begun.Load(), last.Load())
 		}
-	}, func() { last = ticks.Load() })
-	<-ticked
-	stop()
-	if n := ticks.Load(); last != n {
-		t.Errorf("it went on: %d times, and %d when the last was done", n, last)
-	}
+		close(release)
+		<-time.After(3 * time.Second)
+		if n := begun.Load(); last.Load() != n {
+			t.Errorf("begun %d times, the last done behind %d", n, last.Load())
+		}
+	})
 }
