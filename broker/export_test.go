@@ -60,6 +60,9 @@ func (b *Broker) Cursor(topic string, n int, subscription string) uint64 {
 	return b.meta.View().Subscription(m.Topic, subscription).Cursors[n].Prefix
 }
 
+// CommitCursors commits what changed in cursors here, or lists it to be tried again.
+func (b *Broker) CommitCursors(ctx context.Context) { b.carrier.Commit(ctx) }
+
 // Move asks the cluster to move a partition to a broker.
 func (b *Broker) Move(ctx context.Context, topic string, n int, to string) error {
 	m := b.Partition(topic, n)

@@ -211,46 +211,52 @@ func TestMoveToABrokerThatIsCutOffIsAborted(t *testing.T) {
 
 // What is acknowledged between the hand-over and the moment the old owner lets
 // go is committed under the next epoch, and the one who waits for that hears so.
+// Nobody says it again at the new owner: of two connections one only waits, and
+// the other is gone.
 func TestAckBehindTheHandOverIsCommitted(t *testing.T) {
-	var hook atomic.Pointer[func()]
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	halt := sync.OnceFunc(func() { close(reached); <-goOn })
 	f := newFleet(t, 2, func(c *broker.Config) {
 		c.CursorInterval = time.Hour
 		c.At = func(step string) {
-			if do := hook.Load(); step == "move.handed-over" && do != nil {
-				(*do)()
+			if step == "move.handed-over" {
+				halt()
 			}
 		}
 	})
+	release := sync.OnceFunc(func() { close(goOn) })
+	defer release()
 	publish(t, f.dial(0), "late", 0, 10)
 	from := f.owner("late", 0)
-	cons := consumer(t, f.dial(0), "late", client.ConsumerConfig{Subscription: "s", From: earliest})
-	var last client.Message
-	for range 10 {
-		last = receive(t, cons)
-		if last.Offset < 9 {
-			if err := cons.AckConfirmed(t.Context(), last); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	acked := make(chan error, 1)
-	do := func() {
-		go func() { acked <- cons.AckConfirmed(context.Background(), last) }()
-		// The commit under the old epoch is refused, again and again: it must not be given up.
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for deadline := time.Now().Add(5 * time.Second); f.nodes[from].Acknowledged("late", 0, "s") < 10 && time.Now().Before(deadline); {
-			<-tick.C
-		}
-	}
-	hook.Store(&do)
-	if err := f.nodes[from].Move(t.Context(), "late", 0, fmt.Sprintf("n%d", 2-from)); err != nil {
+	old, next := f.nodes[from], f.nodes[1-from]
+	waits, gone := rawDial(t, old.client), rawDial(t, old.client)
+	acks := map[string][]byte{"waits": waits.consume("late", "waits", 10, true), "gone": gone.consume("late", "gone", 10, false)}
+	if err := old.Move(t.Context(), "late", 0, fmt.Sprintf("n%d", 2-from)); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-acked; err != nil {
-		t.Errorf("acknowledge behind the hand-over: %v", err)
+	select {
+	case <-reached:
+	case <-time.After(20 * time.Second):
+		t.Fatal("not handed over")
 	}
-	eventually(t, "the cursor", func() bool { return f.nodes[1-from].Cursor("late", 0, "s") == 10 })
+	waits.write(acks["waits"])
+	gone.write(acks["gone"])
+	for name := range acks {
+		eventually(t, "the acknowledgement of "+name, func() bool { return old.Acknowledged("late", 0, name) == 10 })
+	}
+	_ = gone.nc.Close()
+	// A commit that does not know of the hand-over yet is refused: what it held must not be given up.
+	old.CommitCursors(t.Context())
+	for name := range acks {
+		if at := old.Cursor("late", 0, name); at != 0 {
+			t.Fatalf("%s: the cursor is at %d already: nothing was acknowledged behind the hand-over", name, at)
+		}
+	}
+	release()
+	waits.expect(protocol.TypeAckOK)
+	for name := range acks {
+		eventually(t, "the cursor of "+name, func() bool { return next.Cursor("late", 0, name) == 10 })
+	}
 }
 
 // The producer table goes along: a batch whose acknowledgement was lost in a

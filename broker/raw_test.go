@@ -67,3 +67,27 @@ func (c *rawConn) open(topic string) protocol.OpenProducerOK {
 	}
 	return ok
 }
+
+// consume subscribes and takes the first messages of a topic. It returns the
+// frame that acknowledges them.
+func (c *rawConn) consume(topic, subscription string, messages uint64, confirm bool) (ack []byte) {
+	c.t.Helper()
+	c.write(protocol.AppendFrame(nil, protocol.TypeSubscribe, 3, &protocol.Subscribe{
+		Topic: topic, Subscription: subscription, Type: protocol.Exclusive, Start: earliest, Credit: uint32(messages),
+	}, nil))
+	var (
+		ok  protocol.SubscribeOK
+		got protocol.Deliver
+	)
+	if err := ok.Decode(c.expect(protocol.TypeSubscribeOK).Header); err != nil {
+		c.t.Fatal(err)
+	}
+	for got.First+uint64(got.Count) < messages {
+		if err := got.Decode(c.expect(protocol.TypeDeliver).Header); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return protocol.AppendFrame(nil, protocol.TypeAck, 4, &protocol.Ack{Confirm: confirm, Ranges: protocol.Ranges{
+		Handle: ok.Handle, Generation: ok.Generation, Ranges: []protocol.Range{{From: 0, To: messages}},
+	}}, nil)
+}
