@@ -154,9 +154,7 @@ func (b *Broker) letGo(ctx context.Context, p *served.Partition, m *state.Partit
 		p.HandOver(epoch)
 		p.StopSubscriptions(why)
 		settle, cancel := context.WithTimeout(ctx, settleTime)
-		for i := 0; i < settleRounds && p.Unsettled(); i++ {
-			b.carrier.Flush(settle)
-		}
+		b.carrier.Settle(settle, p.Unsettled)
 		q := &settledArg{Partition: calls.Partition{Topic: m.Topic[:], Number: m.Number, Epoch: epoch}, Index: b.meta.View().Index()}
 		if _, err := calls.AskSoon[struct{}](settle, b.peers, m.Target.Store, opSettled, q); err != nil {
 			b.log.Debug("new owner not told that cursors are settled", "partition", p.Name(), "err", err)
@@ -165,9 +163,6 @@ func (b *Broker) letGo(ctx context.Context, p *served.Partition, m *state.Partit
 	}
 	b.retire(p, why)
 }
-
-// settleRounds bounds the commits after a hand-over: large cursors go in parts.
-const settleRounds = 20
 
 // takeBack aborts a move, and lets the partition go on here once it is.
 func (b *Broker) takeBack(ctx context.Context, p *served.Partition, m *state.Partition) error {

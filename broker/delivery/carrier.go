@@ -70,6 +70,12 @@ func (c *Carrier) Commit(ctx context.Context) { c.cursors.commit(ctx) }
 // the call does for all of them.
 func (c *Carrier) Flush(ctx context.Context) { c.cursors.flush(ctx) }
 
+// Settle commits what changed in cursors until unsettled says that nothing is
+// left, for a few rounds at most; it does not return while a commit is out.
+func (c *Carrier) Settle(ctx context.Context, unsettled func() bool) {
+	c.cursors.settle(ctx, unsettled)
+}
+
 // Owner is whoever serves a partition.
 type Owner interface {
 	// CursorEpoch is the epoch under which cursors are committed now.

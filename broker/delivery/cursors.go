@@ -89,6 +89,22 @@ func (k *cursorKeeper) flush(ctx context.Context) {
 	}
 }
 
+// settleRounds bounds the commits of one settle: large cursors go in parts.
+const settleRounds = 20
+
+// settle commits until unsettled says that nothing is left, or ctx ends. It asks
+// between commits: one that is out has taken its subscriptions off the list and
+// has not stored them yet.
+func (k *cursorKeeper) settle(ctx context.Context, unsettled func() bool) {
+	for i, left := 0, true; left && i < settleRounds && ctx.Err() == nil; i++ {
+		k.round.Lock()
+		if left = unsettled(); left {
+			k.commitRound(ctx)
+		}
+		k.round.Unlock()
+	}
+}
+
 // commit takes the deltas of all that changed and commits them. What changed
 // before the call is committed when it returns, or listed to be tried again.
 func (k *cursorKeeper) commit(ctx context.Context) {
