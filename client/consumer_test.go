@@ -186,6 +186,35 @@ func TestReconnectDoesNotRepeatWhatWasAcked(t *testing.T) {
 	}
 }
 
+// TestHandedOutAgainIsMarked crashes a broker that forgets what it has delivered: of what comes again, what the
+// application had says so, whatever the broker says of it, and what it had not is a first delivery (I7).
+func TestHandedOutAgainIsMarked(t *testing.T) {
+	f := newFake(t)
+	part := f.topic("/default/a", 1).parts[0]
+	part.put(numbers(0, 10)...)
+	k := consumer(t, f.dial(Config{}), "a", ConsumerConfig{From: earliest})
+	receive(t, k, 4)
+	f.mu.Lock()
+	clear(part.subs["s"].tries)
+	f.mu.Unlock()
+	f.crash()
+	for i, m := range receive(t, k, 10) {
+		want := 1
+		if i < 4 {
+			want = 2
+		}
+		if m.Offset != uint64(i) || m.Deliveries != want {
+			t.Errorf("offset %d with delivery %d came, want %d with %d", m.Offset, m.Deliveries, i, want)
+		}
+		if err := k.Ack(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNackComesAgain(t *testing.T) {
 	f := newFake(t)
 	f.topic("/default/a", 1).parts[0].put(numbers(0, 3)...)

@@ -23,8 +23,10 @@ type Message struct {
 	Partition  int
 	Offset     uint64 // within the partition; of a non-reliable topic it means nothing
 	AppendTime time.Time
-	Deliveries int  // how often it was delivered, this time included; 0 from a Reader
-	Late       bool // of an offset range that was away when its turn came
+	// Deliveries is how often it was delivered, this time included, as far as the broker remembers; above one for what
+	// this Consumer handed out over a connection that is over. 0 from a Reader.
+	Deliveries int
+	Late       bool // it was away when its turn came: with a lost broker, or with a consumer that gave it back unseen
 
 	from       *stream // of a consumer
 	generation uint64

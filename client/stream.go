@@ -125,10 +125,16 @@ func (s *stream) next(m *Message) bool {
 			return false
 		}
 		s.give(1)
-		wanted := !s.k.reliable || s.book.Hand(d.Offset)
+		wanted, again := true, false
+		if s.k.reliable {
+			wanted, again = s.book.Hand(d.Offset)
+		}
 		if wanted {
 			m.fill(&d.Message, d.AppendTime)
 			m.Topic, m.Partition, m.Deliveries, m.Late = s.k.topic, s.partition, d.Attempt, d.Late
+			if again { // a broker that was killed forgot a first delivery: offsets go back nowhere without a mark (I7)
+				m.Deliveries = max(m.Deliveries, 2)
+			}
 			m.from, m.generation = s, s.generation
 		}
 		s.owe(d.Attempt)

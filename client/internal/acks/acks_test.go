@@ -90,7 +90,7 @@ func TestBookAgainstABroker(t *testing.T) {
 		const n = 30
 		var b Book
 		var acked, committed, asked, delivered [n]bool // at the broker
-		var done, held [n]bool                         // at the application
+		var done, held, had [n]bool                    // at the application
 		take := func(rs []protocol.Range) {
 			for _, r := range rs {
 				for o := r.From; o < r.To; o++ {
@@ -106,11 +106,11 @@ func TestBookAgainstABroker(t *testing.T) {
 				return
 			}
 			delivered[o] = true
-			if b.Hand(o) {
-				if done[o] {
-					t.Fatalf("offset %d handed out again", o)
+			if wanted, again := b.Hand(o); wanted {
+				if done[o] || again != had[o] {
+					t.Fatalf("offset %d handed out, again %v, before %v, acknowledged %v", o, again, had[o], done[o])
 				}
-				held[o] = true
+				held[o], had[o] = true, true
 			}
 		}
 		ack := func(o uint64) {
@@ -205,7 +205,9 @@ func TestConfirmingSaysWhatIsLate(t *testing.T) {
 	if !b.Late() || !b.Confirming(set(0)) || !b.Confirming(set(0, 7)) {
 		t.Error("a message of a connection that is over is not late")
 	}
-	if b.Hand(0) || b.Hand(1) || !b.Hand(2) {
-		t.Error("handed out again is what was acknowledged, or what was not is not")
+	for o, want := range []bool{false, false, true} {
+		if wanted, again := b.Hand(uint64(o)); wanted != want || !again {
+			t.Errorf("offset %d comes again: wanted %v, had before %v", o, wanted, again)
+		}
 	}
 }

@@ -17,19 +17,18 @@ type Book struct {
 	carried Set // acknowledged, and not known to be committed: the broker may send it again
 }
 
-// Hand notes that the message at offset goes to the application. False: it was
-// acknowledged before, on a connection that is over; it is acknowledged again instead.
-func (b *Book) Hand(offset uint64) bool {
+// Hand notes that the message at offset goes to the application. Not wanted: it was
+// acknowledged before, on a connection that is over; it is acknowledged again
+// instead. Again: the application had it before, by such a connection.
+func (b *Book) Hand(offset uint64) (wanted, again bool) {
 	if b.carried.n > 0 && b.carried.Remove(offset) {
 		b.pending.Add(offset, offset+1)
-		return false
+		return false, true
 	}
-	if b.old.n > 0 {
-		b.old.Remove(offset)
-	}
+	again = b.old.n > 0 && b.old.Remove(offset)
 	b.held.Add(offset, offset+1)
 	b.fresh.Add(offset, offset+1)
-	return true
+	return true, again
 }
 
 // Ack notes that the application is done with the message at offset. Doing it twice does nothing.
