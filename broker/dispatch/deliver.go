@@ -60,7 +60,7 @@ type Delivery struct {
 	Consumer   ConsumerID
 	Attempt    uint32 // 1 for the first
 	Generation uint64 // to be given back in Settle
-	Late       bool   // from a hole that was filled (R15)
+	Late       bool   // from a hole that was filled (R15), or given back unseen below what others were given
 }
 
 // Next times out what is due at now and says what to read. Redeliveries come
@@ -181,7 +181,7 @@ func (s *Subscription) deliver(off, end uint64, now int64) Delivery {
 	s.handTo(m, &to, now)
 	to.start, to.end = off, off+n
 	s.cover(to)
-	s.high = max(s.high, to.end)
+	s.high, m.top = max(s.high, to.end), max(m.top, to.end)
 	return Delivery{Range: Range{to.start, to.end}, Consumer: m.ID, Attempt: 1}
 }
 

@@ -46,6 +46,11 @@
 //     delivery of new messages pauses until gaps have closed.
 //   - A hole is neither delivered nor acknowledged nor stepped over by the
 //     prefix (R18).
+//   - Among first deliveries that are not late the offsets that one consumer is
+//     given grow (I7). A consumer here is a session: who attaches anew, after
+//     its connection was lost or with a new owner, begins with the oldest
+//     message that nobody acknowledged. What the client had handed out before
+//     it marks as delivered before, whatever the broker remembers.
 //
 // # Delivery counts
 //

@@ -222,6 +222,7 @@ func (w *world) reset(t *rapid.T) {
 	}
 	old := w.gen
 	w.gen, w.high = w.gen+1, to
+	clear(w.top)
 	for i := range w.msgs {
 		w.msgs[i] = fate{kind: fresh}
 		if uint64(i) < to {

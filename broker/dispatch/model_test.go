@@ -87,7 +87,8 @@ type world struct {
 	ids    []ConsumerID
 	credit map[ConsumerID]uint64
 	paused map[ConsumerID]bool
-	lazy   map[ConsumerID]bool // sends no receipts
+	lazy   map[ConsumerID]bool   // sends no receipts
+	top    map[ConsumerID]uint64 // above all it was given for the first time, late ones aside
 	holes  []Range
 	stored durable
 	flying *Delta
@@ -111,6 +112,7 @@ func newWorld(t *rapid.T) *world {
 		credit: map[ConsumerID]uint64{},
 		paused: map[ConsumerID]bool{},
 		lazy:   map[ConsumerID]bool{},
+		top:    map[ConsumerID]uint64{},
 		stored: durable{msgs: make([]durableFate, n)},
 	}
 	w.open(t)
@@ -125,6 +127,7 @@ func (w *world) open(t *rapid.T) {
 	}
 	w.cfg, w.s, w.gen, w.flying, w.ids = s.cfg, s, c.Generation, nil, nil
 	clear(w.credit)
+	clear(w.top)
 	w.high = c.Prefix
 	for i := range w.msgs {
 		d := w.stored.msgs[i]
@@ -283,6 +286,12 @@ func (w *world) deliver(t *rapid.T, d Delivery, again bool) {
 		if d.Attempt != uint32(m.count)+1 || d.Late != m.late || d.Generation != w.gen {
 			t.Fatalf("delivery %+v: message %d is %+v", d, i, *m)
 		}
+		if d.Attempt == 1 && !d.Late {
+			if i < w.top[d.Consumer] {
+				t.Fatalf("delivery %+v: the consumer was given %d before, and nothing marks this", d, w.top[d.Consumer]-1)
+			}
+			w.top[d.Consumer] = i + 1
+		}
 		*m = fate{kind: held, consumer: d.Consumer, count: m.count + 1, late: m.late}
 		if w.lazy[d.Consumer] {
 			m.received, m.at = true, w.deadlineOf(w.now)
@@ -312,6 +321,9 @@ func (w *world) leave(id ConsumerID, clean bool) {
 			f.count = 0
 		}
 		if f.count == 0 && !f.late {
+			f.late = w.passed(id, uint64(i))
+		}
+		if f.count == 0 && !f.late {
 			f = fate{kind: fresh}
 		}
 		*m = w.failed(f)
@@ -321,6 +333,16 @@ func (w *world) leave(id ConsumerID, clean bool) {
 			w.ids = append(w.ids[:i:i], w.ids[i+1:]...)
 		}
 	}
+}
+
+// passed says whether another consumer than id was given something above an offset for the first time.
+func (w *world) passed(id ConsumerID, offset uint64) bool {
+	for _, x := range w.ids {
+		if x != id && w.top[x] > offset {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) hole(r Range) {

@@ -21,7 +21,7 @@ const (
 	dirty    mark = 1 << iota // not in any delta yet
 	sent                      // in the delta that is out
 	received                  // held: the application has got it
-	late                      // from a hole that was filled (R15)
+	late                      // from a hole that was filled (R15), or given back below what others were given
 )
 
 // never is later than every time.

@@ -175,10 +175,10 @@ func (s *Subscription) acknowledge(p pos, a, b uint64) {
 
 // requeue ends a delivery of [a, b) without an acknowledgement; to says who
 // had it (if that one may still acknowledge it), how many deliveries count,
-// and when the next is due.
+// when the next is due, and whether it comes late.
 func (s *Subscription) requeue(p pos, a, b uint64, to run) {
 	to.kind = waiting
-	to.flags = dirty | s.runs.at(p).flags&late
+	to.flags = dirty | (to.flags|s.runs.at(p).flags)&late
 	if s.spent(to.count) {
 		to.kind, to.consumer, to.at = poisoned, 0, 0
 	}
@@ -199,12 +199,27 @@ func (s *Subscription) giveBack(r run, clean bool, now int64) {
 	default:
 		count--
 	}
+	to := run{count: count, at: at}
 	if count == 0 && r.flags&late == 0 {
-		s.cut(p, r.start, r.end)
-		s.fresh = min(s.fresh, r.start)
-		return
+		if !s.passed(&r) {
+			s.cut(p, r.start, r.end)
+			s.fresh = min(s.fresh, r.start)
+			return
+		}
+		to.flags = late
 	}
-	s.requeue(p, r.start, r.end, run{count: count, at: at})
+	s.requeue(p, r.start, r.end, to)
+}
+
+// passed reports whether another consumer was given messages above r for the
+// first time: to that one r comes late, and not as what is simply next (I7).
+func (s *Subscription) passed(r *run) bool {
+	for _, m := range s.members {
+		if m.ID != r.consumer && m.top > r.start {
+			return true
+		}
+	}
+	return false
 }
 
 // Poisoned is a stretch of messages that were given up.

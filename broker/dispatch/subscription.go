@@ -29,6 +29,7 @@ type member struct {
 	Consumer
 	credit uint64
 	held   uint64
+	top    uint64 // above every offset it was given for the first time
 	paused bool
 }
 
@@ -114,7 +115,8 @@ func (s *Subscription) Join(c Consumer, now int64) (ConsumerID, error) {
 // the old offsets and in order, at once.
 //
 // clean says that the client closed in order, so that what it has not
-// reported as received no application saw: those deliveries do not count.
+// reported as received no application saw: those deliveries do not count, and
+// where others were given messages above them they come late (I7).
 // After a lost connection a first delivery counts in any case, a later one
 // only if it was reported: a client reports a message whose delivery number
 // is above one before it hands it out. So the message that kills every
@@ -197,7 +199,7 @@ func (s *Subscription) Reset(to uint64) error {
 	s.prefix, s.fresh, s.high = to, to, to
 	s.reset = true
 	for _, m := range s.members {
-		m.held = 0
+		m.held, m.top = 0, 0
 	}
 	return nil
 }
