@@ -432,6 +432,76 @@ func TestStoredAgainIsReadOnce(t *testing.T) {
 	closeConsumer(t, cons)
 }
 
+// A range with an exact end that comes back is held against what was sent again
+// too, where an owner has taken over since without knowing it: what was stored
+// twice is read once, and what is sent again after that is known (R15, R17).
+func TestStoredAgainOfSealedHistoryIsReadOnce(t *testing.T) {
+	var armed atomic.Bool
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(goOn) })
+	defer release()
+	f := newFleet(t, 3, func(c *broker.Config) {
+		c.Peers.CopyDelay = time.Hour
+		c.At = func(step string) {
+			if step == "return.report" && armed.CompareAndSwap(true, false) {
+				close(reached)
+				<-goOn
+			}
+		}
+	})
+	publish(t, f.dial(0), "twice", 0, 1)
+	first := f.owner("twice", 0)
+	second, third := (first+1)%3, (first+2)%3
+	raw := rawDial(t, f.nodes[first].client)
+	ok := raw.openFrom("twice", 0)
+	for n := range uint64(10) {
+		raw.send(ok, n)
+	}
+	eventually(t, "no history is brought", func() bool { return f.nodes[second].HoldHistory("twice", 0) })
+	f.move("twice", second)
+	f.kill(first)
+	eventually(t, "its history is orphaned", func() bool { return f.has(second, "twice", state.RangeOrphaned) })
+	f.start(first)
+	if err := f.dial(third).Admin().BrokerDrain(t.Context(), protocol.BrokerArgs{Broker: fmt.Sprintf("n%d", first+1)}); err != nil {
+		t.Fatal(err)
+	}
+	armed.Store(true)
+	f.kill(second)
+	eventually(t, "the third takes over", func() bool { return f.owner("twice", 0) == third && f.nodes[third].Serves("twice", 0) > 0 })
+	select {
+	case <-reached:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the history is not asked for")
+	}
+	raw = rawDial(t, f.nodes[third].client)
+	ok = raw.openFrom("twice", 6)
+	again := map[uint64]uint64{}
+	for n := uint64(6); n < 9; n++ {
+		s := raw.send(ok, n)
+		if s.Duplicate || s.Base < 1000 {
+			t.Fatalf("sequence %d sent again: %+v", n, s)
+		}
+		again[n] = s.Base
+	}
+	release()
+	eventually(t, "the history is back", func() bool {
+		m := f.nodes[third].Partition("twice", 0)
+		return m.Ranges[0].Status == state.RangeSealed
+	})
+	if s := f.nodes[third].Partition("twice", 0).Superseded; len(s) != 1 || s[0] != (state.OffsetRange{Start: 7, End: 10}) {
+		t.Errorf("superseded %v, want offsets 7 to 10", s)
+	}
+	for n := uint64(3); n < 10; n++ {
+		want := n + 1
+		if at, is := again[n]; is {
+			want = at
+		}
+		if s := raw.send(ok, n); !s.Duplicate || s.Base != want {
+			t.Errorf("sequence %d sent again after that: %+v, want offset %d", n, s, want)
+		}
+	}
+}
+
 // A store gives out nothing but what the metadata list for it, whatever it has (R19).
 func TestStoreGivesWhatIsListedAlone(t *testing.T) {
 	f := newFleet(t, 3, nil)

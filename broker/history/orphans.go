@@ -10,7 +10,6 @@ import (
 	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
-	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage"
 )
 
@@ -82,41 +81,6 @@ func (h *History) report(ctx context.Context, p *Partition, start uint64, rg *st
 	return out, nil
 }
 
-// takeBackSealed takes back a range whose end is known: its store was away, and
-// still has it. It stays there until it is copied as other history is. What is
-// damaged there stays ORPHANED.
-func (h *History) takeBackSealed(ctx context.Context, p *Partition, rg *state.Range, from state.Owner) error {
-	ask := func(at uint64) (*reportAnswer, error) { return h.report(ctx, p, at, rg, from) }
-	if from.Store == h.cfg.Self().Store {
-		ask = func(at uint64) (*reportAnswer, error) { return h.examine(p, at, rg.End) }
-	}
-	back := uint64(0)
-	for at := rg.Start; at < rg.End; {
-		ans, err := ask(at)
-		if err != nil {
-			return err
-		}
-		for _, w := range ans.sound(at) {
-			if err := h.restore(ctx, p, &state.RestoreRange{From: w.from, End: w.to, To: w.to, Stores: []state.StoreID{from.Store}}); err != nil {
-				return err
-			}
-			back += w.to - w.from
-		}
-		for _, d := range ans.Damaged {
-			h.judge(p, d.From, from)
-		}
-		if ans.End <= at {
-			return fmt.Errorf("broker %s has nothing at offset %d of %s", h.cfg.Peers.Name(from.Store), at, p.name())
-		}
-		at = ans.End
-	}
-	if back > 0 {
-		h.cfg.Log.Info("messages came back with their broker", "partition", p.name(), "from", rg.Start, "to", rg.End, "offsets", back,
-			"broker", h.cfg.Peers.Name(from.Store))
-	}
-	return nil
-}
-
 // restore commits what came back.
 func (h *History) restore(ctx context.Context, p *Partition, c *state.RestoreRange) error {
 	c.Topic, c.Partition, c.Epoch = p.id.Topic, p.id.Partition, p.epoch
@@ -139,15 +103,16 @@ func (h *History) takeBackTail(ctx context.Context, p *Partition, rg *state.Rang
 		return err
 	}
 	h.cfg.At("return.copied")
-	return h.settleTail(ctx, p, rg, tail{ans: ans, parts: parts, sent: sent, from: from})
+	return h.settleTail(ctx, p, rg, tail{ans: ans, parts: parts, sent: sent, from: from, at: h.cfg.Self().Store})
 }
 
-// tail is what is known of a tail that came back.
+// tail is what is known of a tail that came back, or of a range with an exact end.
 type tail struct {
 	ans   *reportAnswer
-	parts []span // whole and in this store
+	parts []span // whole, in the store at
 	sent  sentIndex
 	from  state.Owner
+	at    state.StoreID
 }
 
 // copyReturned copies parts of a range from the stores it lists, and notes their batches.
@@ -229,7 +194,8 @@ func (h *History) settleTail(ctx context.Context, p *Partition, rg *state.Range,
 // stored it, and store what is sent again twice (R17). While the range is not
 // taken back, or if it is lost, nothing of it is known.
 func (h *History) stage(p *Partition, rg *state.Range, t tail) error {
-	if len(t.ans.Sessions) == 0 || len(t.parts) == 0 || t.from.Store == h.cfg.Self().Store { // its own files tell
+	// What lies here already, or elsewhere, has files that tell.
+	if len(t.ans.Sessions) == 0 || len(t.parts) == 0 || t.from.Store == h.cfg.Self().Store || !rg.Tail {
 		return nil
 	}
 	err := p.log.StageSessions(t.ans.Sessions, rg.Epochs[len(rg.Epochs)-1].Epoch, t.parts[len(t.parts)-1].to)
@@ -249,7 +215,7 @@ func count(o state.Offsets) (n uint64) {
 // restoreTail commits the parts that are here. Behind the last of them nothing
 // was ever written, if the end is proven; what may have been there and is gone is LOST.
 func (h *History) restoreTail(ctx context.Context, p *Partition, rg *state.Range, t tail, again state.Offsets) error {
-	here := []state.StoreID{h.cfg.Self().Store}
+	at := []state.StoreID{t.at}
 	whole := len(t.ans.Damaged) == 0 || t.ans.Damaged[len(t.ans.Damaged)-1].To < t.ans.End
 	parts := t.parts
 	if len(parts) == 0 && whole {
@@ -258,7 +224,7 @@ func (h *History) restoreTail(ctx context.Context, p *Partition, rg *state.Range
 	for i, w := range parts {
 		c := &state.RestoreRange{From: w.from, End: w.to, To: w.to, Superseded: within(again, w)}
 		if w.from < w.to {
-			c.Stores = here
+			c.Stores = at
 		}
 		if i == len(parts)-1 && whole && t.ans.Proven {
 			c.To = rg.End
@@ -330,21 +296,6 @@ func (h *History) scan(ctx context.Context, p *Partition, from uint64, again *re
 	}
 }
 
-// examine says what this store has of the end of a range that was sealed, from an
-// offset on. Damage that it knows is not looked for again.
-func (h *History) examine(p *Partition, at, to uint64) (*reportAnswer, error) {
-	out := &reportAnswer{}
-	if err := h.whileSealed(p, span{at, to}, to, func() error { return out.lookThrough(p.log, at, to) }); err != nil {
-		return nil, err
-	}
-	for _, d := range p.damaged.all() {
-		if from, to := max(d.From, at), min(d.To, out.End); from < to {
-			out.Damaged = append(out.Damaged, spanOf{from, to})
-		}
-	}
-	return out, nil
-}
-
 // takeBackOwn takes back the end of an epoch that this store wrote itself before
 // it was lost: its files are here, and nothing is copied.
 func (h *History) takeBackOwn(ctx context.Context, p *Partition, rg *state.Range, from state.Owner) error {
@@ -361,7 +312,7 @@ func (h *History) takeBackOwn(ctx context.Context, p *Partition, rg *state.Range
 		return err
 	}
 	ans := &reportAnswer{End: end, Proven: true, Sessions: producers.Encode(end)}
-	return h.settleTail(ctx, p, rg, tail{ans: ans, parts: ans.sound(rg.Start), sent: sent, from: from})
+	return h.settleTail(ctx, p, rg, tail{ans: ans, parts: ans.sound(rg.Start), sent: sent, from: from, at: from.Store})
 }
 
 // whileSealed has the log read ORPHANED offsets of this store's own as if their
@@ -403,10 +354,7 @@ func readOwn(log *storage.Log, w span, sent sentIndex, producers *storage.Sessio
 		if err != nil {
 			return err
 		}
-		sent.addAll(view.Data)
-		for data := batch.Batch(view.Data); len(data) > 0; data = data[data.Len():] {
-			producers.Record(data[:data.Len()])
-		}
+		sent.note(view.Data, producers)
 		at = view.End
 		view.Release()
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage"
 )
 
 // What producers sent again while a tail was away is found by their sequences (R15).
@@ -32,6 +33,14 @@ func (x sentIndex) addAll(data batch.Batch) {
 		}
 		key := session{data.Producer(), data.Session()}
 		x[key] = append(x[key], sentBatch{data.Sequence(), data.Base(), uint32(data.Count())})
+	}
+}
+
+// note is addAll, which also notes what the batches' producers have stored by them.
+func (x sentIndex) note(data batch.Batch, producers *storage.Sessions) {
+	x.addAll(data)
+	for ; len(data) > 0; data = data[data.Len():] {
+		producers.Record(data[:data.Len()])
 	}
 }
 
