@@ -198,6 +198,7 @@ func TestHandedOutAgainIsMarked(t *testing.T) {
 	clear(part.subs["s"].tries)
 	f.mu.Unlock()
 	f.crash()
+	eventually(t, "the consumer is attached again", func() bool { return f.count(protocol.TypeSubscribe) == 2 })
 	for i, m := range receive(t, k, 10) {
 		want := 1
 		if i < 4 {
