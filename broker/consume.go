@@ -177,19 +177,20 @@ func (c *conn) ack(id uint64, a *protocol.Ack) {
 	}
 	held := c.held(&a.Ranges, cons.sub.ID)
 	upTo := a.UpTo && len(held.Ranges) == 1 && held.Ranges[0].End > 0
-	res, err := cons.sub.Subscription().Settle(func(d *dispatch.Subscription, _ int64) (dispatch.Settled, error) {
+	do := func(d *dispatch.Subscription, _ int64) (dispatch.Settled, error) {
 		if upTo {
 			return d.AckUpTo(held.Consumer, held.Generation, held.Ranges[0].End-1)
 		}
 		return d.Ack(held)
-	})
-	switch {
-	case err != nil && a.Confirm:
-		c.out.Frame(protocol.TypeError, id, c.b.wireError(err))
-	case err != nil:
+	}
+	if a.Confirm {
+		if err := cons.sub.Subscription().Confirm(cons.sub, id, do); err != nil {
+			c.out.Frame(protocol.TypeError, id, c.b.wireError(err))
+		}
+		return
+	}
+	if _, err := cons.sub.Subscription().Settle(do); err != nil {
 		c.refuseSettle(id, err)
-	case a.Confirm:
-		cons.sub.Subscription().Confirm(cons.sub, id, res.Stale)
 	}
 }
 

@@ -168,6 +168,11 @@ func (s *Subscription) now() int64 { return s.c.cfg.Now().UnixNano() }
 func (s *Subscription) Settle(do func(*dispatch.Subscription, int64) (dispatch.Settled, error)) (dispatch.Settled, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.settle(do)
+}
+
+// settle is Settle for a caller that holds mu.
+func (s *Subscription) settle(do func(*dispatch.Subscription, int64) (dispatch.Settled, error)) (dispatch.Settled, error) {
 	if s.closed {
 		return dispatch.Settled{}, s.why
 	}
@@ -177,15 +182,19 @@ func (s *Subscription) Settle(do func(*dispatch.Subscription, int64) (dispatch.S
 	return res, err
 }
 
-// Confirm answers an acknowledgement, a request of a consumer's client, once what
-// was acknowledged is committed. stale is how many of its messages the consumer
-// no longer held.
-func (s *Subscription) Confirm(o *Consumer, request, stale uint64) {
+// Confirm is Settle for an acknowledgement, a request of a consumer's client,
+// that is answered once it is committed. No commit takes the one without the
+// other: an answer to what a refused commit held would be untrue (R18).
+func (s *Subscription) Confirm(o *Consumer, request uint64, do func(*dispatch.Subscription, int64) (dispatch.Settled, error)) error {
 	s.mu.Lock()
-	s.confirms = append(s.confirms, confirm{out: o.out, id: request, stale: stale})
-	s.changed()
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	res, err := s.settle(do)
+	if err != nil {
+		return err
+	}
+	s.confirms = append(s.confirms, confirm{out: o.out, id: request, stale: res.Stale})
 	s.c.cursors.hurry()
+	return nil
 }
 
 // run is the goroutine that delivers. It returns when no consumer is left.
