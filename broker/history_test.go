@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,32 @@ func TestHistoryFollowsAMove(t *testing.T) {
 	got, _ = readAll(t, c, "moved")
 	wantNumbered(t, got, 3100)
 	consume(t, c, "moved/s", 3000, 3100)
+}
+
+// A store keeps what the metadata list for it, however long nobody copies it,
+// while the files of another partition, which was struck, go (R16).
+func TestListedHistoryIsKept(t *testing.T) {
+	f := newFleet(t, 2, nil)
+	c := f.dial(0)
+	publish(t, c, "listed", 0, 100)
+	publish(t, c, "struck", 0, 100)
+	from := f.owner("listed", 0)
+	if f.owner("struck", 0) != from {
+		f.move("struck", from)
+	}
+	eventually(t, "no history is brought", func() bool { return f.nodes[1-from].HoldHistory("listed", 0) })
+	f.move("listed", 1-from)
+	eventually(t, "the old owner has let go", func() bool { return f.nodes[from].Serves("listed", 0) == 0 })
+	folder := f.nodes[from].Partition("struck", 0).Topic.String()
+	there := func() bool {
+		return slices.ContainsFunc(f.nodes[from].segments(t), func(name string) bool { return strings.Contains(name, folder) })
+	}
+	eventually(t, "there are files of what is to be struck", there)
+	f.move("struck", 1-from)
+	eventually(t, "the old owner has no files of what was struck", func() bool { return !there() })
+	if data, err := f.nodes[from].ReadHeld(t.Context(), "listed", 0, false); err != nil || len(data) == 0 {
+		t.Errorf("what is listed and was not copied: %d bytes, %v", len(data), err)
+	}
 }
 
 // What lies only on a broker that stopped is pending until it is back, and said so; what is new goes on (R15, section 4).
