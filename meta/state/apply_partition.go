@@ -20,8 +20,11 @@ func (s *State) partition(topic TopicID, n uint32) (Partition, error) {
 func (s *State) put(p Partition) {
 	key := partitionKey{p.Topic, p.Number}
 	old := s.Partition(p.Topic, p.Number)
+	if old != nil {
+		p.decided = old.decided
+	}
 	if old == nil || old.differs(&p) {
-		s.decided = s.index
+		s.decide(&p)
 	}
 	s.count(old, -1)
 	s.count(&p, 1)

@@ -70,7 +70,7 @@ func (c *SetStore) apply(s *State) Result {
 
 func (s *State) setStore(n *Store) {
 	s.stores.set(n.ID, n)
-	s.decided = s.index
+	s.decideAll()
 }
 
 // fence refuses an owner that is not the latest run on its store, or whose run was declared over (R9).
@@ -94,7 +94,8 @@ func (c *NewHistory) apply(s *State) Result {
 	if c.History == s.cluster.History {
 		return Result{}
 	}
-	s.cluster.History, s.decided = c.History, s.index
+	s.cluster.History = c.History
+	s.decideAll()
 	// What the histories before gave out after the state that this one goes on from is not known here (R22).
 	first := uint64(c.History) << 32
 	s.nextIncarnation, s.nextSub = max(s.nextIncarnation, first), max(s.nextSub, first)

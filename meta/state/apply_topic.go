@@ -118,8 +118,11 @@ func (c *DeleteTopic) apply(s *State) Result {
 	for _, sub := range slices.Collect(s.Subscriptions(t.ID)) {
 		s.deleteSubscription(sub)
 	}
-	for p := range s.Partitions(t.ID) {
-		s.count(p, -1)
+	for i := range t.Settings.Partitions {
+		p := *s.Partition(t.ID, i)
+		s.count(&p, -1)
+		s.decide(&p)
+		s.partitions.set(partitionKey{t.ID, i}, &p)
 	}
 	n := *t
 	n.DeletedAt = max(1, c.At)
@@ -154,7 +157,9 @@ func (s *State) purge(t *Topic, store StoreID) {
 		return
 	}
 	for i := range t.Settings.Partitions {
-		s.partitions.delete(partitionKey{t.ID, i})
+		key := partitionKey{t.ID, i}
+		s.decisions.delete(decision{s.Partition(t.ID, i).decided, key})
+		s.partitions.delete(key)
 	}
 	s.topics.delete(t.ID)
 }

@@ -26,8 +26,9 @@
 // end (R16). Until one of the three is applied the epoch before goes on: its open range stays open and unsealed, even while
 // a grant already bears the next epoch.
 //
-// The view's Decided tells a broker when to look at what it owns and holds again; Placed counts partitions for placement.
-// Both are made from the state, and neither Hash nor a snapshot has them.
+// The view's Decided tells a broker when to look at what it owns and holds again, and Since at what of it: so a decision
+// costs as much among ten thousand partitions as among ten. Placed counts partitions for placement. They are made from the
+// state, and neither Hash nor a snapshot has them.
 //
 // # What holds in every state
 //

@@ -23,7 +23,7 @@ func checkInvariants(v *View) error {
 			}
 		}
 	}
-	if err := checkPlaced(v); err != nil {
+	if err := errors.Join(checkPlaced(v), checkDecisions(v)); err != nil {
 		return err
 	}
 	for _, s := range v.subs.all() {
@@ -122,6 +122,54 @@ func checkPlaced(v *View) error {
 	}
 	if total != len(count) {
 		return fmt.Errorf("%d stores have partitions, %d are said to", len(count), total)
+	}
+	return nil
+}
+
+// checkDecisions says whether there is one last decision about each partition.
+func checkDecisions(v *View) error {
+	for d := range v.decisions.all() {
+		p := v.Partition(d.about.topic, d.about.number)
+		if p == nil || p.decided != d.index || d.index > v.decided {
+			return fmt.Errorf("a decision at %d of %d about partition %d that has none", d.index, v.decided, d.about.number)
+		}
+	}
+	if n, parts := v.decisions.len(), v.partitions.len(); n != parts {
+		return fmt.Errorf("%d decisions about %d partitions", n, parts)
+	}
+	return nil
+}
+
+// checkSince compares what Since yields with what differs.
+func checkSince(before, after *View) error {
+	changed, ok := after.Since(before)
+	if !ok {
+		for s := range after.Stores() {
+			if before.Store(s.ID) != s {
+				return nil
+			}
+		}
+		if before.Cluster() != after.Cluster() {
+			return nil
+		}
+		return fmt.Errorf("nothing was decided about a store and there is more to look at than partitions")
+	}
+	yields := map[partitionKey]bool{}
+	for p := range changed {
+		key := partitionKey{p.Topic, p.Number}
+		if yields[key] || p != after.Partition(p.Topic, p.Number) {
+			return fmt.Errorf("yields what is not there, or twice: %s", formatPartition(p))
+		}
+		yields[key] = true
+	}
+	for key, p := range after.partitions.all() {
+		old := before.Partition(p.Topic, p.Number)
+		differs := old == nil || old.differs(p) || before.TopicByID(p.Topic).Deleted() != after.TopicByID(p.Topic).Deleted()
+		if deleted := after.TopicByID(p.Topic).Deleted(); differs != yields[key] && !deleted {
+			return fmt.Errorf("yields=%t: %s", yields[key], formatPartition(p))
+		} else if deleted && old != nil && !before.TopicByID(p.Topic).Deleted() && !yields[key] {
+			return fmt.Errorf("a topic was deleted and it does not yield %s", formatPartition(p))
+		}
 	}
 	return nil
 }
@@ -259,7 +307,7 @@ func (m *machine) step(c Command) bool {
 	if err := checkInvariants(&m.s.View); err != nil {
 		m.t.Fatalf("%#v: %v", c, err)
 	}
-	if err := checkStep(before, &m.s.View, c); err != nil {
+	if err := errors.Join(checkStep(before, &m.s.View, c), checkSince(before, &m.s.View)); err != nil {
 		m.t.Fatalf("%#v: %v", c, err)
 	}
 	once := m.s.Hash()

@@ -101,6 +101,8 @@ type Partition struct {
 	Target     Owner   `msgpack:"g,omitempty"` // who a SEALING partition goes to; zero otherwise
 	Move       uint64  `msgpack:"m,omitempty"` // number of the move of a SEALING partition, never used twice; zero otherwise
 	Superseded Offsets `msgpack:"u,omitempty"` // stored again in a later epoch: no subscription gets them (R15)
+
+	decided uint64 // index of the last decision about it, in this process; not part of the state
 }
 
 // Range is a run of offsets of a partition with one fate.

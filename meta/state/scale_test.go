@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
@@ -212,6 +213,49 @@ func TestALossOfTenThousandPartitionsIsOneCommand(t *testing.T) {
 	}
 	if before.Decided() == s.Decided() {
 		t.Fatalf("decided at %d and then %d", before.Decided(), s.Decided())
+	}
+}
+
+// TestADecisionIsOneChange: a decision costs those who follow what it is about, however many partitions there are.
+func TestADecisionIsOneChange(t *testing.T) {
+	const topics = 10_000
+	s, o := many(t, topics)
+	since := func(before *View) (changed []*Partition, ok bool) {
+		seq, ok := s.Since(before)
+		if ok {
+			changed = slices.Collect(seq)
+		}
+		return changed, ok
+	}
+	before := s.Freeze()
+	id := TopicID{7, 7, 1}
+	s.Apply(10, &UpdatePartitions{Entries: []PartitionUpdate{{Topic: id, Epoch: 1, Ceiling: 1 << 20}}})
+	if changed, ok := since(before); !ok || len(changed) != 0 {
+		t.Errorf("a ceiling: %d changes, %t", len(changed), ok)
+	}
+	s.Apply(11, &UpdatePartitions{Entries: []PartitionUpdate{{Topic: id, Epoch: 1, Seal: true}}})
+	if changed, ok := since(before); !ok || len(changed) != 1 || changed[0] != s.Partition(id, 0) {
+		t.Errorf("a seal: %d changes, %t", len(changed), ok)
+	}
+	s.Apply(12, &DeleteTopic{ID: TopicID{8, 8, 1}})
+	if changed, ok := since(before); !ok || len(changed) != 2 || changed[1].Topic != (TopicID{8, 8, 1}) {
+		t.Errorf("and a topic deleted: %d changes, %t", len(changed), ok)
+	}
+	if changed, ok := since(s.Freeze()); !ok || len(changed) != 0 {
+		t.Errorf("nothing: %d changes, %t", len(changed), ok)
+	}
+	if _, ok := since(nil); ok {
+		t.Error("no view before: not all is to be looked at")
+	}
+	// What a snapshot skips is not known, whatever its index.
+	s = roundTrip(t, s)
+	if _, ok := since(before); ok {
+		t.Error("a snapshot restored: not all is to be looked at")
+	}
+	before = s.Freeze()
+	s.Apply(13, &SetStore{Owner: o, Status: StoreDraining})
+	if _, ok := since(before); ok {
+		t.Error("a store drains: not all is to be looked at")
 	}
 }
 

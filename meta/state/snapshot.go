@@ -187,7 +187,7 @@ func (s *State) load(kind uint8, b []byte) error {
 	case recordHead:
 		h, err := loadRecord[snapshotHead](b)
 		s.index, s.cluster, s.nextIncarnation, s.nextSub = h.Index, h.Cluster, h.NextIncarnation, h.NextSub
-		s.decided = h.Index
+		s.decideAll()
 		return err
 	case recordNamespace:
 		n, err := loadRecord[Namespace](b)

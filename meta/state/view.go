@@ -23,8 +23,11 @@ type View struct {
 	subNames        table[subKey, uint64]
 
 	// What follows is not part of the state: it is made from it, and a snapshot leaves it out.
-	placed  table[StoreID, int]
-	decided uint64
+	placed    table[StoreID, int]
+	decisions table[decision, struct{}] // the last about each partition
+	decided   uint64
+	overall   uint64 // the last decision about anything but partitions
+	of        *byte  // the same in all views of one State
 }
 
 type partitionKey struct {
@@ -55,6 +58,7 @@ func newView() View {
 	return View{
 		nextIncarnation: 1,
 		nextSub:         1,
+		of:              new(byte),
 		namespaces:      newTable[string, *Namespace](strings.Compare),
 		stores:          newTable[StoreID, *Store](compareIDs[StoreID]),
 		topics:          newTable[TopicID, *Topic](compareIDs[TopicID]),
@@ -63,6 +67,7 @@ func newView() View {
 		subs:            newTable[uint64, *Subscription](cmp.Compare[uint64]),
 		subNames:        newTable[subKey, uint64](compareSubs),
 		placed:          newTable[StoreID, int](compareIDs[StoreID]),
+		decisions:       newTable[decision, struct{}](compareDecisions),
 	}
 }
 
@@ -77,6 +82,7 @@ func (v *View) freeze() *View {
 	c.subs = v.subs.copy()
 	c.subNames = v.subNames.copy()
 	c.placed = v.placed.copy()
+	c.decisions = v.decisions.copy()
 	return &c
 }
 
@@ -202,20 +208,6 @@ func (p *Partition) concerns(store StoreID) bool {
 func (v *View) Placed(store StoreID) int {
 	n, _ := v.placed.get(store)
 	return n
-}
-
-// Decided returns the Raft index of the last decision about who owns or holds what, or about a store: while it is the
-// same, Owned and Held yield partitions of the same epochs, owners, states and ranges as before. After a snapshot was
-// restored it is the index of that.
-func (v *View) Decided() uint64 { return v.decided }
-
-// differs says whether q, the next record of the same partition, has another owner, or offsets elsewhere.
-func (p *Partition) differs(q *Partition) bool {
-	if p.Epoch != q.Epoch || p.Owner != q.Owner || p.State != q.State || p.Target != q.Target || len(p.Ranges) != len(q.Ranges) {
-		return true
-	}
-	// A list of ranges is never changed in place.
-	return len(p.Ranges) > 0 && &p.Ranges[0] != &q.Ranges[0]
 }
 
 // count adds n to the partitions of the store that p, of a live topic, is with or goes to. Nil counts nothing.
