@@ -71,10 +71,10 @@ const (
 	changeTime = 10 * time.Second
 	// holdTime is how long something that failed or was refused is left alone.
 	holdTime = time.Second
-	// recountTime is how old the census may be although no decision was made: a deleted topic is none.
+	// recountTime is how long the census follows decisions before all is counted again.
 	recountTime = 5 * time.Second
-	// restShare is how many times as long as a count took the leader rests before the next that a decision asks for: with
-	// ten thousand topics being made, each of their decisions would have all of them counted.
+	// restShare is how many times as long as a look took the leader rests before the next that a decision asks for: while
+	// thousands of topics are made there are thousands of decisions that ask nothing of it.
 	restShare = 10
 )
 
@@ -169,7 +169,7 @@ type reign struct {
 	memory    *plan.Memory
 	census    *plan.Census
 	counted   time.Time
-	rested    time.Time // until when no decision asks for another count
+	rested    time.Time // until when no decision asks for another look
 	inquiries map[state.StoreID]*inquiry
 	held      map[string]time.Time // what was refused → when it may be tried again
 	condemned map[state.Owner]time.Time
@@ -263,13 +263,16 @@ func (r *reign) turn(ctx context.Context) {
 	}
 	r.turned = now
 	r.look(now)
+	looked := r.office.now().Sub(now)
 	r.inquire(ctx, now)
 	if r.doubts() {
 		r.prove(ctx)
 	}
 	start := r.office.now()
 	actions, notes := plan.Next(start, r.census, r.know())
-	r.metrics.planTime.Observe(r.office.now().Sub(start).Seconds())
+	end := r.office.now()
+	r.metrics.planTime.Observe(end.Sub(start).Seconds())
+	r.rested = end.Add(restShare * (looked + end.Sub(start)))
 	r.metrics.ownerless.Set(float64(len(r.census.Ownerless)))
 	r.publish(notes)
 	r.forgive(actions)
@@ -281,14 +284,12 @@ func (r *reign) turn(ctx context.Context) {
 	}
 }
 
-// look takes the census if the view has decisions that the last one does not know.
+// look has the census follow the decisions that it does not know, and takes it anew now and then: what it has missed
+// is found.
 func (r *reign) look(now time.Time) {
 	v := r.office.view()
-	if r.census == nil || v.Decided() != r.census.View.Decided() || now.Sub(r.counted) > recountTime {
-		old := r.census
+	if old := r.census; old == nil || now.Sub(r.counted) > recountTime || !old.Follow(v) {
 		r.census, r.counted = plan.Count(v), now
-		took := r.office.now().Sub(now)
-		r.rested = now.Add((1 + restShare) * took)
 		if old == nil || !sameStores(old.Stores, r.census.Stores) {
 			r.index, r.indexAt = v.Decided(), now
 		}

@@ -1,13 +1,14 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"github.com/danubemq/danube/meta/state"
 )
 
-// Census is what one walk over all partitions finds that the leader has to do with. It depends on the view alone, so it
-// is taken once for each view.
+// Census is what the leader has to do with, of all partitions. It depends on the view alone: it is taken once, and then
+// follows what is decided.
 type Census struct {
 	View      *state.View
 	Stores    []*state.Store                       // not REMOVED, in the order of their ids
@@ -31,24 +32,52 @@ func Count(v *state.View) *Census {
 		load: map[state.StoreID]int{}, owned: map[state.StoreID]int{}, serving: map[state.StoreID]int{}, orphaned: map[state.StoreID]int{}, idle: map[state.StoreID]int{},
 		leaving: map[state.StoreID]int{}, drain: map[state.StoreID][]*state.Partition{}, sole: map[state.StoreID]int{},
 	}
-	draining := false
 	for s := range v.Stores() {
-		if s.Status == state.StoreRemoved {
-			continue
+		if s.Status != state.StoreRemoved {
+			c.Stores = append(c.Stores, s)
 		}
-		c.Stores = append(c.Stores, s)
-		draining = draining || drains(s)
 	}
+	draining := c.draining()
 	for t := range v.Topics("") {
 		for p := range v.Partitions(t.ID) {
-			c.count(p)
+			c.count(p, 1)
 			if draining {
-				c.countSole(p)
+				c.countSole(p, 1)
 			}
 		}
 	}
 	return c
 }
+
+// Follow makes c the census of a later view, by what was decided since. It returns false if that is not known: then
+// count.
+func (c *Census) Follow(v *state.View) bool {
+	before := c.View
+	changed, ok := v.Since(before)
+	if !ok {
+		return false
+	}
+	draining := c.draining()
+	count := func(v *state.View, id partitionID, n int) {
+		p := v.Partition(id.topic, id.number)
+		if p == nil || v.TopicByID(id.topic).Deleted() {
+			return
+		}
+		c.count(p, n)
+		if draining {
+			c.countSole(p, n)
+		}
+	}
+	c.View = v
+	for p := range changed {
+		count(before, idOf(p), -1)
+		count(v, idOf(p), 1)
+	}
+	return true
+}
+
+// draining says whether any store drains: then it matters what only such stores hold.
+func (c *Census) draining() bool { return slices.ContainsFunc(c.Stores, drains) }
 
 func drains(s *state.Store) bool {
 	return s.Status == state.StoreDraining || s.Status == state.StoreDrained
@@ -58,26 +87,38 @@ func gone(s *state.Store) bool {
 	return s == nil || s.Status == state.StoreLost || s.Status == state.StoreRemoved
 }
 
-func (c *Census) count(p *state.Partition) {
+// list adds a partition to a list, or if n is negative takes it off.
+func list(to []*state.Partition, p *state.Partition, n int) []*state.Partition {
+	if n > 0 {
+		return append(to, p)
+	}
+	if i := slices.IndexFunc(to, func(q *state.Partition) bool { return idOf(q) == idOf(p) }); i >= 0 {
+		return slices.Delete(to, i, i+1)
+	}
+	return to
+}
+
+// count counts a partition in, n being 1, or out, n being -1.
+func (c *Census) count(p *state.Partition, n int) {
 	owner := c.View.Store(p.Owner.Store)
-	c.owned[p.Owner.Store]++
+	c.owned[p.Owner.Store] += n
 	if p.State == state.Open || p.State == state.Sealing {
-		c.serving[p.Owner.Store]++
+		c.serving[p.Owner.Store] += n
 	}
 	for i := range p.Ranges {
 		if r := &p.Ranges[i]; r.Status == state.RangeOrphaned && len(r.Stores) > 0 {
-			c.orphaned[r.Stores[0]]++
+			c.orphaned[r.Stores[0]] += n
 			break
 		}
 	}
 	if p.State == state.Sealing {
-		c.load[p.Target.Store]++
-		c.leaving[p.Owner.Store]++
+		c.load[p.Target.Store] += n
+		c.leaving[p.Owner.Store] += n
 	} else {
-		c.load[p.Owner.Store]++
+		c.load[p.Owner.Store] += n
 	}
 	if gone(owner) {
-		c.Ownerless = append(c.Ownerless, p)
+		c.Ownerless = list(c.Ownerless, p, n)
 		return
 	}
 	latest := owner.Incarnation == p.Owner.Incarnation
@@ -85,29 +126,29 @@ func (c *Census) count(p *state.Partition) {
 	case state.Closed:
 		// A store that serves opens what it closed by itself, as does its next run. One that stopped or drains does not.
 		if owner.Clean || drains(owner) {
-			c.Ownerless = append(c.Ownerless, p)
+			c.Ownerless = list(c.Ownerless, p, n)
 		} else {
-			c.idle[owner.ID]++
+			c.idle[owner.ID] += n
 		}
 	case state.Opening:
 		if latest && !owner.Clean {
-			c.opening = append(c.opening, p)
+			c.opening = list(c.opening, p, n)
 		} else {
-			c.Ownerless = append(c.Ownerless, p)
+			c.Ownerless = list(c.Ownerless, p, n)
 		}
 	case state.Sealing:
-		c.moving = append(c.moving, p)
+		c.moving = list(c.moving, p, n)
 	case state.Open:
 		if !latest {
-			c.idle[owner.ID]++
+			c.idle[owner.ID] += n
 		} else if drains(owner) {
-			c.drain[owner.ID] = append(c.drain[owner.ID], p)
+			c.drain[owner.ID] = list(c.drain[owner.ID], p, n)
 		}
 	}
 }
 
 // countSole counts the ranges whose copies all lie on stores that are about to leave or have left.
-func (c *Census) countSole(p *state.Partition) {
+func (c *Census) countSole(p *state.Partition, n int) {
 	for i := range p.Ranges {
 		r := &p.Ranges[i]
 		if r.Status == state.RangeLost || len(r.Stores) == 0 {
@@ -124,7 +165,7 @@ func (c *Census) countSole(p *state.Partition) {
 			continue
 		}
 		for _, id := range r.Stores {
-			c.sole[id]++
+			c.sole[id] += n
 		}
 	}
 }

@@ -17,6 +17,8 @@ type scene struct {
 	index uint64
 	now   time.Time
 	facts Knowledge
+
+	census *Census // as it followed what was decided
 }
 
 func storeN(n int) state.StoreID { return state.StoreID{15: byte(n)} }
@@ -88,9 +90,14 @@ func (w *scene) partition(topic int) *state.Partition { return w.state.Partition
 
 // look lets the leader see the view, and hear from everyone that no test has silenced.
 func (w *scene) look() *Census {
-	c := Count(w.state.Freeze())
-	w.facts.Memory.Look(w.now, c)
-	return c
+	v := w.state.Freeze()
+	if w.census == nil || !w.census.Follow(v) {
+		w.census = Count(v)
+	} else if d := w.census.differs(Count(v)); d != "" {
+		w.t.Fatalf("what followed the decisions and what was counted anew differ in %s", d)
+	}
+	w.facts.Memory.Look(w.now, w.census)
+	return w.census
 }
 
 // pass lets time go by: everyone renews its lease, the leader proves itself, a silenced broker stays silent.
