@@ -13,13 +13,6 @@ import (
 	"github.com/danubemq/danube/storage"
 )
 
-// judgement says that a run of a store has given all it has of a range.
-type judgement struct {
-	id    storage.PartitionID
-	start uint64
-	by    state.Owner
-}
-
 const (
 	copiesAtOnce  = 2
 	returnsAtOnce = 4
@@ -27,100 +20,7 @@ const (
 	copyCommit    = 64 << 20 // bytes after which a copy is made known
 	copyEntries   = 256      // ranges after which it is
 	copyRetry     = 5 * time.Second
-	lookEvery     = time.Second
 )
-
-// bring looks whenever a decision was made, and every second. It returns when ctx
-// ends and its workers have.
-func (h *History) bring(ctx context.Context) {
-	var workers sync.WaitGroup
-	defer workers.Wait()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	var looked uint64
-	for {
-		changed := h.cfg.Meta.Changed()
-		if view := h.cfg.Meta.View(); view.Decided() != looked {
-			looked = view.Decided()
-			h.look(ctx, view, &workers)
-		}
-		select {
-		case <-changed:
-		case <-h.wake:
-			looked = 0
-		case <-tick.C:
-			looked = 0
-			if err := h.archive.sweep(h.cfg.Now()); err != nil {
-				h.cfg.Log.Error("archived logs not closed", "err", err)
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// look tells subscriptions what became of offsets, and starts what is due.
-func (h *History) look(ctx context.Context, view *state.View, workers *sync.WaitGroup) {
-	now := h.cfg.Now()
-	var later []*Partition
-	for _, p := range h.cfg.Serving() {
-		m := view.Partition(p.id.Topic, p.id.Partition)
-		if m == nil || m.Epoch != p.epoch {
-			continue
-		}
-		p.notice(m)
-		if p.since.IsZero() {
-			p.since = now
-			p.urgent.Store(handedOver(view, m, h.cfg.Self().Store))
-		}
-		if m.State != state.Open || m.Owner != h.cfg.Self() {
-			continue
-		}
-		if rg, store := h.returned(view, m); rg != nil {
-			h.start(ctx, p, h.returns, workers, func(ctx context.Context) error { return h.takeBack(ctx, p, rg, store) })
-			continue
-		}
-		switch due := h.copyDue(view, p, m, now); {
-		case due && (p.urgent.Load() || h.leaving(view, m)):
-			h.start(ctx, p, h.copies, workers, func(ctx context.Context) error { return h.copyHistory(ctx, p) })
-		case due:
-			later = append(later, p)
-		}
-	}
-	for _, p := range later {
-		h.start(ctx, p, h.copies, workers, func(ctx context.Context) error { return h.copyHistory(ctx, p) })
-	}
-}
-
-// start runs do beside if a slot is free and nothing else is under way for the partition.
-func (h *History) start(ctx context.Context, p *Partition, slots chan struct{}, workers *sync.WaitGroup, do func(context.Context) error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.busy[p.id] || h.cfg.Now().Before(h.retry[p.id]) {
-		return
-	}
-	select {
-	case slots <- struct{}{}:
-	default:
-		return
-	}
-	h.busy[p.id] = true
-	workers.Go(func() { // returns when do has; bring waits
-		err := do(ctx)
-		<-slots
-		h.mu.Lock()
-		delete(h.busy, p.id)
-		delete(h.retry, p.id)
-		if err != nil {
-			h.retry[p.id] = h.cfg.Now().Add(copyRetry)
-		}
-		h.mu.Unlock()
-		if err != nil && ctx.Err() == nil && !p.served.Over() {
-			h.cfg.Log.Warn("history not brought here, trying again", "partition", p.name(), "err", err)
-		}
-		notify(h.wake)
-	})
-}
 
 // lacks reports whether a range is sealed and lies only in other stores.
 func lacks(r *state.Range, self state.StoreID) bool {

@@ -15,7 +15,8 @@
 // answer is ErrStale, and that is never the end of anything.
 //
 // No event is remembered: what the metadata say is compared with what is here, so that what failed or was cut short is
-// simply still different, after a restart too.
+// simply still different, after a restart too. What was decided since the last look says where to look first, and a look at
+// everything follows every second.
 //
 // # Goroutines
 //

@@ -46,7 +46,15 @@ type History struct {
 	mu     sync.Mutex // guards what follows
 	busy   map[storage.PartitionID]bool
 	retry  map[storage.PartitionID]time.Time
+	over   []*Partition // of which something was brought, to be looked at again
 	judged map[judgement]bool
+}
+
+// judgement says that a run of a store has given all it has of a range.
+type judgement struct {
+	id    storage.PartitionID
+	start uint64
+	by    state.Owner
 }
 
 // Open makes a history that answers; Run has it act.

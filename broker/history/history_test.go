@@ -3,7 +3,6 @@ package history
 import (
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,6 +24,7 @@ type rig struct {
 	owner  state.Owner
 	served *served
 	part   *Partition // nil while it is not served here
+	walks  int        // how often all that is served was asked for
 }
 
 // served is a partition that is served by nobody in particular.
@@ -89,6 +89,7 @@ func join(t *testing.T, node *meta.Node, name string, before ...*rig) *rig {
 		Self:   func() state.Owner { return r.owner },
 		Served: func(storage.PartitionID) *Partition { return r.part },
 		Serving: func() []*Partition {
+			r.walks++
 			if r.part == nil {
 				return nil
 			}
@@ -220,9 +221,9 @@ func TestKeptPartitionIsLeftAlone(t *testing.T) {
 		t.Fatalf("kept once %t, twice %t", free, again)
 	}
 	look := func() (here bool) {
-		var workers sync.WaitGroup
-		n2.look(t.Context(), n2.cfg.Meta.View(), &workers)
-		workers.Wait()
+		l := looking{h: n2.History}
+		l.look(t.Context(), n2.cfg.Meta.View(), nil)
+		l.workers.Wait()
 		return !lacks(n2.metadata().Range(0), n2.owner.Store)
 	}
 	if look() {
