@@ -52,7 +52,7 @@ func (b *Broker) moveBeside(ctx context.Context, p *served.Partition, m *state.P
 		b.owning.lock.Lock()
 		delete(b.moves, p.Key)
 		b.owning.lock.Unlock()
-		notify(b.kick)
+		b.compareAgain(p.Key)
 	})
 }
 

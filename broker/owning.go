@@ -17,7 +17,7 @@ import (
 // compares and never remembers events: what a snapshot skipped, or another
 // leader decided, shows in the comparison all the same.
 type owning struct {
-	kick     chan struct{} // of capacity one: compare again
+	kick     chan struct{} // of capacity one: compare again what is in anew
 	slots    chan struct{} // held by partitions that are opened or moved in the background
 	expelled chan struct{} // closed with whyGone
 	lock     sync.Mutex    // guards what follows
@@ -26,6 +26,7 @@ type owning struct {
 	prepared map[served.Key]*prepared
 	retry    map[served.Key]time.Time // what could not be opened, and when to try again
 	files    map[served.Key]struct{}  // partitions that may have files here
+	anew     map[served.Key]struct{}  // partitions to be compared again; the zero key: all
 }
 
 // besides is how many partitions are opened or moved in the background at once.
@@ -35,54 +36,101 @@ func newOwning() owning {
 	return owning{
 		kick: make(chan struct{}, 1), slots: make(chan struct{}, besides), expelled: make(chan struct{}),
 		moves: map[served.Key]bool{}, prepared: map[served.Key]*prepared{}, retry: map[served.Key]time.Time{},
-		files: map[served.Key]struct{}{},
+		files: map[served.Key]struct{}{}, anew: map[served.Key]struct{}{},
 	}
 }
 
-const (
-	// compareEvery is how often everything is compared though nothing was decided.
-	compareEvery = time.Second
-	// compareShare bounds what comparing costs: after a walk so many times its length pass before the next.
-	compareShare = 10
-)
+// compareEvery is how often everything is compared though nothing was decided.
+const compareEvery = time.Second
 
-// reconcile compares what the metadata say with what is served, whenever they
-// change and every second. It returns when ctx ends.
+// compareAgain has a partition compared though nothing was decided about it; the
+// zero key: all of them.
+func (b *Broker) compareAgain(key served.Key) {
+	b.owning.lock.Lock()
+	b.anew[key] = struct{}{}
+	b.owning.lock.Unlock()
+	notify(b.kick)
+}
+
+// again takes what is to be compared again; all: everything.
+func (b *Broker) again() (keys []served.Key, all bool) {
+	b.owning.lock.Lock()
+	defer b.owning.lock.Unlock()
+	_, all = b.anew[served.Key{}]
+	for key := range b.anew {
+		keys = append(keys, key)
+	}
+	clear(b.anew)
+	return keys, all
+}
+
+// reconcile compares what the metadata say with what is served: of what they
+// decide when they do, and every second of everything. It returns when ctx ends.
 func (b *Broker) reconcile(ctx context.Context) {
 	tick := time.NewTicker(compareEvery)
 	defer tick.Stop()
-	soon := time.NewTimer(0)
-	defer soon.Stop()
-	var walked uint64 // the decisions that were compared last
-	var next time.Time
-	all := true
+	var compared *state.View
 	for {
 		changed := b.meta.Changed()
 		view := b.meta.View()
 		b.takeUp(ctx, view)
-		if now := time.Now(); all || view.Decided() != walked && !now.Before(next) {
-			b.compare(ctx, view, all)
-			walked, all = view.Decided(), false
-			next = now.Add(compareShare * time.Since(now))
-		} else if view.Decided() != walked {
-			soon.Reset(next.Sub(now))
+		keys, all := b.again()
+		if all {
+			compared = nil
 		}
+		b.compare(ctx, view, compared, keys)
+		compared = view
 		select {
 		case <-changed:
-		case <-soon.C:
 		case <-b.kick:
-			all = true
 		case <-tick.C:
-			all = true
+			compared = nil
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// compare does what the difference between the metadata and what is served
-// asks for. all: also what no decision tells of.
-func (b *Broker) compare(ctx context.Context, view *state.View, all bool) {
+// compare does what the difference between the metadata and what is served asks
+// for: of keys, and of what was decided since a view that was compared; if it is
+// nil of everything, and also what no decision tells of.
+func (b *Broker) compare(ctx context.Context, view, compared *state.View, keys []served.Key) {
+	changed, known := view.Since(compared)
+	if known {
+		for m := range changed {
+			keys = append(keys, served.Key{Topic: m.Topic, N: m.Number})
+		}
+		if len(keys) == 0 {
+			return
+		}
+	}
+	if !b.stillItself(ctx, view) {
+		return
+	}
+	if known {
+		for _, key := range keys {
+			b.compareOne(ctx, view, key)
+		}
+		return
+	}
+	for _, p := range b.everything() {
+		b.follow(ctx, view, p)
+	}
+	for m := range view.Owned(b.self().Store) {
+		if b.mustOpen(view, m) {
+			b.openBeside(ctx, served.Key{Topic: m.Topic, N: m.Number})
+		}
+	}
+	if compared == nil {
+		b.buryTombstones(ctx)
+		b.deleteStruck(view)
+		b.followSubscriptions(view)
+	}
+}
+
+// stillItself says whether the metadata have this run as the latest of its
+// store, and does what is to be done if not.
+func (b *Broker) stillItself(ctx context.Context, view *state.View) bool {
 	self := b.self()
 	switch s := view.Store(self.Store); {
 	case s == nil || s.Incarnation < self.Incarnation:
@@ -90,31 +138,30 @@ func (b *Broker) compare(ctx context.Context, view *state.View, all bool) {
 		if err := b.comeBack(ctx); err != nil && ctx.Err() == nil {
 			b.log.Warn("not known to the metadata; not registered again yet", "err", err)
 		}
-		return
+		return false
 	case s.Status == state.StoreRemoved:
 		b.expel(b.removedError(self.Store))
-		return
+		return false
 	case s.Incarnation > self.Incarnation:
 		b.expel(fmt.Errorf("run %d of store %s is over: run %d has registered, from another copy of this data directory", self.Incarnation, self.Store, s.Incarnation))
-		return
+		return false
 	case s.Status == state.StoreLost:
 		if err := b.comeBack(ctx); err != nil && ctx.Err() == nil {
 			b.log.Warn("declared lost; not registered again yet", "err", err)
 		}
+		return false
+	}
+	return true
+}
+
+// compareOne compares one partition.
+func (b *Broker) compareOne(ctx context.Context, view *state.View, key served.Key) {
+	if p := b.served(key); p != nil {
+		b.follow(ctx, view, p)
 		return
 	}
-	for _, p := range b.everything() {
-		b.follow(ctx, view, p)
-	}
-	for m := range view.Owned(self.Store) {
-		if b.mustOpen(view, m) {
-			b.openBeside(ctx, served.Key{Topic: m.Topic, N: m.Number})
-		}
-	}
-	if all {
-		b.buryTombstones(ctx)
-		b.deleteStruck(view)
-		b.followSubscriptions(view)
+	if m := view.Partition(key.Topic, key.N); m != nil && m.Owner.Store == b.self().Store && b.mustOpen(view, m) {
+		b.openBeside(ctx, key)
 	}
 }
 
@@ -245,7 +292,7 @@ func (b *Broker) comeBack(ctx context.Context) error {
 		return err
 	}
 	b.cluster.Reattach(b.self())
-	notify(b.kick)
+	b.compareAgain(served.Key{})
 	return nil
 }
 
@@ -277,7 +324,7 @@ func (b *Broker) retire(p *served.Partition, why *protocol.Error) {
 	delete(b.opening, p.Key)
 	b.mu.Unlock()
 	close(o.done)
-	notify(b.kick)
+	b.compareAgain(p.Key)
 }
 
 // deleteStruck removes the files of partitions that no range and no right ties
@@ -363,6 +410,6 @@ func (b *Broker) claim(key served.Key) (release func(), ok bool) {
 		b.owning.lock.Lock()
 		delete(b.moves, key)
 		b.owning.lock.Unlock()
-		notify(b.kick)
+		b.compareAgain(key)
 	}, true
 }

@@ -137,7 +137,7 @@ func TestZombieWithoutLeaseCheckTakesNoOffsetOfTheNextOwner(t *testing.T) {
 	other := (owner + 1) % 3
 	eventually(t, "the takeover", func() bool {
 		m := f.nodes[other].Partition(topic, 0)
-		return m.State == state.Open && m.Epoch > ok.Epoch
+		return m != nil && m.State == state.Open && m.Epoch > ok.Epoch // it may not have heard of the topic yet
 	})
 	raw.write(produceFrame(t, ok, 0))
 	var stored protocol.ProduceOK
