@@ -14,11 +14,12 @@ import (
 // errDetached: the connection of a stream is lost and not found again yet.
 var errDetached = errors.New("the consumer is not attached at the moment")
 
-// attach subscribes at whoever owns the partition. A subscription that was
-// there once is not made again: it would begin somewhere else without a word.
-func (s *stream) attach(ctx context.Context) error {
+// attach subscribes at whoever owns the partition, or at whom to names. A
+// subscription that was there once is not made again: it would begin somewhere
+// else without a word.
+func (s *stream) attach(ctx context.Context, to *protocol.Error) error {
 	k := s.k
-	c, epoch, err := k.c.owner(ctx, k.topic, s.partition)
+	c, epoch, err := k.c.owner(ctx, k.topic, s.partition, to)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (s *stream) lost(c *conn, err error) {
 		return
 	}
 	s.unhook()
-	s.mend(protocol.LookUp)
+	s.mend(nil, protocol.LookUp)
 }
 
 // unhook forgets the attachment. What was delivered and not handed out will
@@ -93,7 +94,7 @@ func (s *stream) detached(c *conn, handle uint32, why *protocol.Error) {
 	s.unhook()
 	meaning := why.Code.Meaning()
 	if meaning.Retriable {
-		s.mend(meaning.Action)
+		s.mend(why, meaning.Action)
 		k.mu.Unlock()
 		return
 	}
@@ -108,17 +109,21 @@ func (c *conn) dropStream(handle uint32) {
 	delete(c.peers.streams, handle)
 }
 
-// mend starts the goroutine that attaches the stream again. The caller holds k.mu.
-func (s *stream) mend(action protocol.Action) {
+// mend starts the goroutine that attaches the stream again; why is what the
+// broker said that ended it, nil for nothing. The caller holds k.mu.
+func (s *stream) mend(why error, action protocol.Action) {
 	if s.k.ctx.Err() != nil || s.k.err != nil && !s.k.closing { // one that closes may have acknowledgements to be confirmed
 		return
 	}
-	s.k.wg.Go(func() { s.reattach(s.k.ctx, action) })
+	known := s.info.Epoch
+	to := directed(why, known)
+	s.k.wg.Go(func() { s.reattach(s.k.ctx, to, known, action) })
 }
 
-// reattach attaches the stream again, however long it takes. It returns when it
-// is attached, refused for good, or ctx ends.
-func (s *stream) reattach(ctx context.Context, action protocol.Action) {
+// reattach attaches the stream again, however long it takes, at first to whom to
+// names if that is not nil. It returns when it is attached, refused for good, or
+// ctx ends.
+func (s *stream) reattach(ctx context.Context, to *protocol.Error, known uint64, action protocol.Action) {
 	k := s.k
 	for {
 		k.mu.Lock()
@@ -128,10 +133,13 @@ func (s *stream) reattach(ctx context.Context, action protocol.Action) {
 		if action == protocol.Wait {
 			wait = max(wait, retry.First)
 		}
+		if to != nil {
+			wait, known = 0, to.Epoch
+		}
 		if retry.Pause(ctx, wait) != nil {
 			return
 		}
-		err := s.attach(ctx)
+		err := s.attach(ctx, to)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return
@@ -139,7 +147,7 @@ func (s *stream) reattach(ctx context.Context, action protocol.Action) {
 			k.fail(err)
 			return
 		}
-		action = retry.Verdict(err).Action
+		action, to = retry.Verdict(err).Action, directed(err, known)
 	}
 }
 

@@ -271,8 +271,22 @@ func (c *Client) lookup(ctx context.Context, topic string, create *protocol.Topi
 	return ok, err
 }
 
-// owner returns a connection to the broker that owns a partition, and the epoch of that.
-func (c *Client) owner(ctx context.Context, topic string, partition int) (*conn, uint64, error) {
+// directed returns what a broker said of the owner of a partition, if that is of a later epoch than one that is known;
+// else nil. Whoever goes by it gets to later and later epochs, and in no circle.
+func directed(err error, known uint64) *protocol.Error {
+	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Code == protocol.CodeMoved && e.Address != "" && e.Epoch > known {
+		return e
+	}
+	return nil
+}
+
+// owner returns a connection to the broker that owns a partition, and the epoch of that. to is what the owner before said
+// of it, which may be more than others know yet; nil: nothing.
+func (c *Client) owner(ctx context.Context, topic string, partition int, to *protocol.Error) (*conn, uint64, error) {
+	if to != nil {
+		conn, err := c.conn(ctx, to.Address)
+		return conn, to.Epoch, err
+	}
 	info, err := c.lookup(ctx, topic, nil)
 	if err != nil {
 		return nil, 0, err

@@ -79,7 +79,7 @@ func (k *Consumer) attachAll(ctx context.Context) error {
 		wg.Go(func() { // returns when the stream is attached, refused, or ctx ends
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			errs[i] = k.c.persist(ctx, s.op("subscribe to"), s.attach)
+			errs[i] = k.c.persist(ctx, s.op("subscribe to"), func(ctx context.Context) error { return s.attach(ctx, nil) })
 		})
 	}
 	wg.Wait()

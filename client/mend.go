@@ -24,6 +24,10 @@ func (l *lane) mend(action protocol.Action) {
 // reopen opens the session again, however long it takes. It returns when the
 // session stands, is refused for good, or ctx ends.
 func (l *lane) reopen(ctx context.Context, action protocol.Action) {
+	l.p.mu.Lock()
+	known := l.epoch
+	to := directed(l.cause, known)
+	l.p.mu.Unlock()
 	for {
 		l.p.mu.Lock()
 		wait := retry.Backoff(l.fails)
@@ -32,10 +36,13 @@ func (l *lane) reopen(ctx context.Context, action protocol.Action) {
 		}
 		l.fails++
 		l.p.mu.Unlock()
+		if to != nil {
+			wait, known = 0, to.Epoch
+		}
 		if retry.Pause(ctx, wait) != nil {
 			return
 		}
-		err := l.attach(ctx)
+		err := l.attach(ctx, to)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return
@@ -46,14 +53,14 @@ func (l *lane) reopen(ctx context.Context, action protocol.Action) {
 		l.p.mu.Lock()
 		l.cause = err
 		l.p.mu.Unlock()
-		action = protocol.LookUp
+		action, to = protocol.LookUp, directed(err, known)
 	}
 }
 
-// attach opens the session on whoever owns the partition.
-func (l *lane) attach(ctx context.Context) error {
+// attach opens the session on whoever owns the partition, or on whom to names.
+func (l *lane) attach(ctx context.Context, to *protocol.Error) error {
 	p := l.p
-	c, epoch, err := p.c.owner(ctx, p.topic, l.partition)
+	c, epoch, err := p.c.owner(ctx, p.topic, l.partition, to)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (p *Producer) attachAll(ctx context.Context) error {
 		wg.Go(func() { // returns when the lane is open, refused, or ctx ends
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			errs[i] = p.c.persist(ctx, fmt.Sprintf("open producer on %s:%d", p.topic, l.partition), l.attach)
+			errs[i] = p.c.persist(ctx, fmt.Sprintf("open producer on %s:%d", p.topic, l.partition), func(ctx context.Context) error { return l.attach(ctx, nil) })
 		})
 	}
 	wg.Wait()

@@ -207,7 +207,7 @@ func (f *feed) fetch(ctx context.Context, wait time.Duration) (res fetched, err 
 	defer func() { <-f.slots }()
 	r := f.r
 	if f.conn == nil || !f.conn.usable() {
-		if f.conn, f.epoch, err = r.c.owner(ctx, r.topic, f.partition); err != nil {
+		if f.conn, f.epoch, err = r.c.owner(ctx, r.topic, f.partition, nil); err != nil {
 			return res, err
 		}
 	}
