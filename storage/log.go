@@ -164,6 +164,18 @@ func (l *Log) SetRanges(ranges []Range) {
 	l.ranges = ranges
 }
 
+// Extend is SetRanges for a log that is not begun and whose last range has grown
+// in another store, up to end; see [wal.Log.Extend].
+func (l *Log) Extend(ranges []Range, end uint64) error {
+	if err := l.Log.Extend(extentsOf(ranges), end); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ranges = ranges
+	return nil
+}
+
 // gap names the front part of a gap: as far as one thing became of it.
 func (l *Log) gap(g *wal.Gap) *Gap {
 	l.mu.Lock()

@@ -54,6 +54,46 @@ func (l *Log) Resume() error {
 	return nil
 }
 
+// Anchor makes the directories of a log durable, so that what is written there
+// next need not wait for them.
+func (l *Log) Anchor() error {
+	if l.files.anchored.Load() {
+		return nil
+	}
+	t := l.tier
+	if err := t.home().MakeDurable(l.id); err != nil {
+		if !isNoSpace(err) && !isNotExist(err) {
+			t.poison(err)
+		}
+		return fmt.Errorf("anchor partition %s: %w", l.id, err)
+	}
+	l.files.anchored.Store(true)
+	return nil
+}
+
+// Extend moves the end of a log that was not begun up to end: the epoch that
+// another store writes has gone on since this one opened its log. list are the
+// extents by now.
+func (l *Log) Extend(list []Extent, end uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.door.err != nil:
+		return l.door.err
+	case l.door.closed:
+		return ErrClosed
+	case l.door.open:
+		return errors.New("extend: the log is open for writing")
+	case end < l.ends.next:
+		return fmt.Errorf("extend to %d: the log ends at %d", end, l.ends.next)
+	case end > l.ends.next && (len(list) == 0 || !list[len(list)-1].Away || list[len(list)-1].End != end):
+		return fmt.Errorf("extend to %d: no other store has what lies behind %d", end, l.ends.next)
+	}
+	l.extents = slices.Clone(list)
+	l.ends.next, l.ends.committed, l.ends.synced = end, end, end
+	return nil
+}
+
 // Sessions is the producer table of a log that is paused or closed, to be handed
 // to the next owner (R17). It is a segment footer without messages: it names the
 // end of the log and carries a CRC.
@@ -206,7 +246,7 @@ func (l *Log) keepSessions(epoch, end uint64, table *segment.Producers) error {
 		return err
 	}
 	footer := segment.NewSummary(header, end).Footer()
-	if err := t.home().MakeDurable(l.id); err != nil {
+	if err := l.Anchor(); err != nil {
 		return err
 	}
 	if err := disk.WriteFileAtomic(t.config.FS, name, footer.Append(header, table)); err != nil {

@@ -131,6 +131,72 @@ func TestProducersMoveWithoutHistory(t *testing.T) {
 	}
 }
 
+// TestTheEndMovesWhileALogIsGotReady: the owner goes on while the target opens
+// its log; what the target knows then is what it would know had it opened it later.
+func TestTheEndMovesWhileALogIsGotReady(t *testing.T) {
+	_, sessions, extents, send := handedOver(t)
+	early := slices.Clone(extents)
+	for i := range extents {
+		extents[i].Away, early[i].Away = true, true
+	}
+	last := len(early) - 1
+	early[last].End = 30
+	here := slices.Clone(extents)
+	here[last].Away = false
+	tier := openTarget(t, disk.NewMemory(3))
+	l, found := openLog(t, tier, Opening{ID: topic(1), Topic: "/default/t", Extents: early, Floor: 30})
+	if found.End != 30 || found.Class != Clean {
+		t.Fatalf("early: %+v", found)
+	}
+	if err := l.Anchor(); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"back":                     l.Extend(early, 29),
+		"to what nobody has":       l.Extend(here, 40),
+		"beyond what another has":  l.Extend(extents, 41),
+		"producers of another end": l.ImportSessions(sessions),
+	} {
+		if err == nil {
+			t.Errorf("%s: not refused", name)
+		}
+	}
+	if err := l.Extend(extents, 40); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.ImportSessions(sessions); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Begin(3, 40, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Extend(extents, 40); err == nil {
+		t.Error("extended although it is open for writing")
+	}
+	for _, at := range []uint64{0, 29, 30, 39} {
+		r := l.Reader(at)
+		if _, err := r.Next(1 << 20); !isElsewhere(err, at) {
+			t.Errorf("offset %d: %v", at, err)
+		}
+		r.Close()
+	}
+	send.next--
+	if p, err := l.Append(send.batch(t, 1, 2500)); err != nil || !p.Duplicate || p.Base != 39 {
+		t.Fatalf("sent again: %+v, %v", p, err)
+	}
+	if p, err := l.Append(send.batch(t, 1, 10)); err != nil || p.Wait() != nil || p.Base != 40 {
+		t.Fatalf("the next: %+v, %v", p, err)
+	}
+	if err := tier.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func isElsewhere(err error, at uint64) bool {
+	e, ok := errors.AsType[*Elsewhere](err)
+	return ok && e.From == at
+}
+
 // TestCopyGoesOnFromTheProducersBefore: after a loss nobody hands a table over;
 // what a copied tail adds must not hide what the store knew already.
 func TestCopyGoesOnFromTheProducersBefore(t *testing.T) {
