@@ -71,7 +71,7 @@ func TestMoveSurvivesACrashAtEveryStep(t *testing.T) {
 		step   string
 		source bool
 	}{
-		{"move.sealing", true}, {"move.paused", true}, {"move.prepared", true}, {"move.flushed", true}, {"move.handed-over", true},
+		{"move.sealing", true}, {"move.ready", true}, {"move.paused", true}, {"move.prepared", true}, {"move.handed-over", true}, {"move.sent-away", true},
 		{"move.preparing", false}, {"move.imported", false},
 	} {
 		from := f.owner("moved", 0)

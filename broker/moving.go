@@ -11,14 +11,15 @@ import (
 	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
 )
 
 // A planned move (R16), at the broker that gives a partition away. The metadata
-// say SEALING; the log is paused at its exact end; the target gets ready; one
-// command seals the epoch here and opens the next one there. Whatever goes wrong
-// before that command is proposed ends in an abort, after which everything goes
-// on here as if nothing had been; once it was proposed, only the metadata say
-// how it ended (R5).
+// say SEALING; the target gets ready; the log is paused at its exact end; the
+// target hears of that; one command seals the epoch here and opens the next one
+// there. Whatever goes wrong before that command is proposed ends in an abort,
+// after which everything goes on here as if nothing had been; once it was
+// proposed, only the metadata say how it ended (R5).
 
 const (
 	// decideTime bounds one attempt to commit how a move ends.
@@ -60,7 +61,6 @@ func (b *Broker) moveBeside(ctx context.Context, p *served.Partition, m *state.P
 func (b *Broker) carryOut(ctx context.Context, p *served.Partition, m *state.Partition) {
 	began := time.Now()
 	b.cfg.At("move.sealing")
-	p.Pause()
 	err := b.giveAway(ctx, p, m)
 	if err == nil {
 		b.log.Debug("partition moved", "partition", p.Name(), "to", b.brokerName(m.Target.Store), "took", time.Since(began))
@@ -76,10 +76,38 @@ func (b *Broker) carryOut(ctx context.Context, p *served.Partition, m *state.Par
 	}
 }
 
-// giveAway does a move from the pause to the end. With an error the partition is
-// still this broker's, paused, and either no hand-over was ever proposed or the
-// metadata say that it will not happen.
+// makeReady does what can be done while producers go on: the target opens the log
+// as far as it goes, and what was acknowledged is committed. The rest follows
+// under the next epoch.
+func (b *Broker) makeReady(ctx context.Context, p *served.Partition, m *state.Partition) error {
+	q := &prepareArg{Partition: calls.Of(m), Move: m.Move, End: m.Floor}
+	if p.Log != nil {
+		q.End = p.Log.Committed()
+	}
+	var flushing sync.WaitGroup
+	if p.Unsettled() {
+		flushing.Go(func() { b.carrier.Flush(ctx) })
+	}
+	_, err := calls.AskSoon[prepareAnswer](ctx, b.peers, m.Target.Store, opReady, q)
+	flushing.Wait()
+	if errors.Is(err, protocol.Errorf(protocol.CodeInternal, "")) {
+		return nil // an earlier release does not know what is asked; all of it is done behind the pause
+	}
+	return err
+}
+
+// giveAway does a move. With an error the partition is still this broker's,
+// perhaps paused, and either no hand-over was ever proposed or the metadata say
+// that it will not happen.
+//
+// What producers wait for lies between the pause and letGo: one sync of what is on
+// its way here, two at the target for the producer table, and one command.
 func (b *Broker) giveAway(ctx context.Context, p *served.Partition, m *state.Partition) error {
+	if err := b.makeReady(ctx, p, m); err != nil {
+		return fmt.Errorf("make the target ready: %w", err)
+	}
+	b.cfg.At("move.ready")
+	p.Pause()
 	q := &prepareArg{Partition: calls.Of(m), Move: m.Move, End: m.Floor}
 	if p.Log != nil {
 		var err error
@@ -91,16 +119,10 @@ func (b *Broker) giveAway(ctx context.Context, p *served.Partition, m *state.Par
 			return err
 		}
 	}
-	// What was acknowledged so far is committed meanwhile; the rest follows under the next epoch.
-	var flushing sync.WaitGroup
-	flushing.Go(func() { b.carrier.Flush(ctx) })
-	_, err := calls.AskSoon[prepareAnswer](ctx, b.peers, m.Target.Store, opPrepare, q)
-	b.cfg.At("move.prepared")
-	flushing.Wait()
-	if err != nil {
+	if _, err := calls.AskSoon[prepareAnswer](ctx, b.peers, m.Target.Store, opPrepare, q); err != nil {
 		return fmt.Errorf("prepare the target: %w", err)
 	}
-	b.cfg.At("move.flushed")
+	b.cfg.At("move.prepared")
 	epoch, err := b.handOver(ctx, p, m, q.End)
 	if err != nil {
 		return err
@@ -138,10 +160,10 @@ func (b *Broker) handOver(ctx context.Context, p *served.Partition, m *state.Par
 	}
 }
 
-// letGo ends a partition here whose next epoch is another broker's. What
-// consumers acknowledged since the last commit is committed under that epoch,
-// and the new owner hears of it, before they are told to go there: so nothing
-// that was acknowledged comes again.
+// letGo ends a partition here whose next epoch is another broker's. Producers are
+// told at once. What consumers acknowledged since the last commit is committed
+// under that epoch, and the new owner hears of it, before they are told to go
+// there: so nothing that was acknowledged comes again.
 func (b *Broker) letGo(ctx context.Context, p *served.Partition, m *state.Partition, epoch uint64) {
 	view := b.meta.View()
 	t, now := view.TopicByID(m.Topic), view.Partition(m.Topic, m.Number)
@@ -152,7 +174,8 @@ func (b *Broker) letGo(ctx context.Context, p *served.Partition, m *state.Partit
 	why := b.notMine(view, t, now)
 	if now.Owner == m.Target {
 		p.HandOver(epoch)
-		p.StopSubscriptions(why)
+		p.SendAway(why)
+		b.cfg.At("move.sent-away")
 		settle, cancel := context.WithTimeout(ctx, settleTime)
 		b.carrier.Settle(settle, p.Unsettled)
 		q := &settledArg{Partition: calls.Partition{Topic: m.Topic[:], Number: m.Number, Epoch: epoch}, Index: b.meta.View().Index()}

@@ -209,6 +209,61 @@ func TestMoveToABrokerThatIsCutOffIsAborted(t *testing.T) {
 	w.end()
 }
 
+// Producers go on while the target gets ready, and are told where to go before
+// the last cursors are committed: they wait for the hand-over alone.
+func TestProducersWaitForTheHandOverAlone(t *testing.T) {
+	type pass struct{ reached, release chan struct{} }
+	var mu sync.Mutex
+	passes := map[string]pass{}
+	at := func(step string) pass {
+		mu.Lock()
+		defer mu.Unlock()
+		return passes[step]
+	}
+	f := newFleet(t, 2, func(c *broker.Config) {
+		c.At = func(step string) {
+			if w := at(step); w.release != nil {
+				w.reached <- struct{}{}
+				select {
+				case <-w.release:
+				case <-t.Context().Done():
+				}
+			}
+		}
+	})
+	publish(t, f.dial(0), "on", 0, 10)
+	from := f.owner("on", 0)
+	mu.Lock()
+	for _, step := range []string{"move.preparing", "move.sent-away"} {
+		passes[step] = pass{make(chan struct{}, 2), make(chan struct{})}
+	}
+	mu.Unlock()
+	if err := f.nodes[from].Move(t.Context(), "on", 0, fmt.Sprintf("n%d", 2-from)); err != nil {
+		t.Fatal(err)
+	}
+	<-at("move.preparing").reached
+	publish(t, f.dial(0), "on", 10, 20)
+	if m := f.nodes[from].Partition("on", 0); m.Epoch != 1 {
+		t.Errorf("epoch %d while the target gets ready", m.Epoch)
+	}
+	close(at("move.preparing").release)
+	<-at("move.sent-away").reached
+	publish(t, f.dial(0), "on", 20, 30)
+	if epoch := f.nodes[1-from].Serves("on", 0); epoch != 2 {
+		t.Errorf("served under epoch %d", epoch)
+	}
+	close(at("move.sent-away").release)
+	if m := f.nodes[from].Partition("on", 0); m.Epoch != 2 || m.OpenStart() != 20 {
+		t.Errorf("epoch %d begins at %d, want 2 at 20", m.Epoch, m.OpenStart())
+	}
+	cons := consumer(t, f.dial(0), "on", client.ConsumerConfig{Subscription: "s", From: earliest})
+	for want := range uint64(30) {
+		if m := receive(t, cons); m.Offset != want {
+			t.Fatalf("offset %d, want %d", m.Offset, want)
+		}
+	}
+}
+
 // What is acknowledged between the hand-over and the moment the old owner lets
 // go is committed under the next epoch, and the one who waits for that hears so.
 // Nobody says it again at the new owner: of two connections one only waits, and

@@ -14,7 +14,8 @@ import (
 // history and admin.
 const (
 	opMeta    = "meta"         // a proposal or barrier for the leader
-	opPrepare = "move.prepare" // get ready to own a partition
+	opReady   = "move.ready"   // get ready to own a partition that goes on meanwhile
+	opPrepare = "move.prepare" // get ready to own a partition that is paused
 	opSettled = "move.settled" // its last cursors are committed
 )
 
@@ -23,6 +24,7 @@ func (b *Broker) handlePeers() {
 	s := calls.Server{Ready: func() bool { return b.owner.Load() != nil }, Coded: b.wireError}
 	for op, do := range map[string]calls.Handler{
 		opMeta:    b.serveMeta,
+		opReady:   calls.Serve(s, b.serveReady),
 		opPrepare: calls.Serve(s, b.servePrepare),
 		opSettled: calls.Serve(s, b.serveSettled),
 		// These are answered once the broker is registered: it has a history by then, and a board.

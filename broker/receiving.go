@@ -13,11 +13,13 @@ import (
 	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/storage"
 )
 
 // A planned move (R16), at the broker that gets a partition: its log is opened
-// and its producer table imported before the command that makes it this
-// broker's, so that serving begins the moment that is applied.
+// while the owner before goes on, and its producer table imported before the
+// command that makes it this broker's, so that serving begins the moment that is
+// applied.
 
 // prepared is a partition that is about to become this broker's.
 type prepared struct {
@@ -25,6 +27,7 @@ type prepared struct {
 	epoch uint64 // the one that will be sealed
 	move  uint64
 	end   uint64
+	whole bool // end is the exact one, and the producer table is there
 	until time.Time
 }
 
@@ -37,7 +40,8 @@ const (
 	preparedTime = time.Minute
 )
 
-// prepareArg asks a broker to get ready for a partition.
+// prepareArg asks a broker to get ready for a partition. While it is not paused
+// the end is that of what was acknowledged so far, and there is no producer table.
 type prepareArg struct {
 	calls.Partition
 	Move     uint64 `msgpack:"m"`
@@ -47,8 +51,18 @@ type prepareArg struct {
 
 type prepareAnswer struct{}
 
-// servePrepare gets ready to own a partition.
+// serveReady opens the log of a partition that goes on meanwhile.
+func (b *Broker) serveReady(ctx context.Context, q *prepareArg) (*prepareAnswer, error) {
+	return b.prepare(ctx, q, false)
+}
+
+// servePrepare gets ready to own a partition that is paused.
 func (b *Broker) servePrepare(ctx context.Context, q *prepareArg) (*prepareAnswer, error) {
+	return b.prepare(ctx, q, true)
+}
+
+// prepare gets ready for a move; whole: so far that it may end.
+func (b *Broker) prepare(ctx context.Context, q *prepareArg, whole bool) (*prepareAnswer, error) {
 	key, err := keyOf(&q.Partition)
 	if err != nil {
 		return nil, err
@@ -66,18 +80,43 @@ func (b *Broker) servePrepare(ctx context.Context, q *prepareArg) (*prepareAnswe
 		return nil, err
 	}
 	defer b.opened(key, o)
-	b.dropPrepared(func(k served.Key, _ *prepared) bool { return k == key })
-	x := &prepared{recovered: recovered{meta: m}, epoch: m.Epoch, move: q.Move, end: q.End, until: time.Now().Add(preparedTime)}
-	if t.Settings.Reliable {
-		if err := b.prepareLog(ctx, t, x, q.Sessions); err != nil {
-			return nil, err
+	x := b.takeReady(key, m, q)
+	if x == nil {
+		x = &prepared{recovered: recovered{meta: m}, epoch: m.Epoch, move: q.Move, end: q.End}
+		if t.Settings.Reliable {
+			err = b.prepareLog(ctx, t, x)
 		}
 	}
-	b.cfg.At("move.imported")
+	if err == nil && whole && x.log != nil {
+		err = b.importEnd(t, x, q)
+		b.cfg.At("move.imported")
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.whole, x.until = whole, time.Now().Add(preparedTime)
 	b.owning.lock.Lock()
 	b.prepared[key] = x
 	b.owning.lock.Unlock()
 	return &prepareAnswer{}, nil
+}
+
+// takeReady takes what was got ready for the same move, if nothing but the end
+// of the log is new since; nil if not. What does not fit is closed.
+func (b *Broker) takeReady(key served.Key, m *state.Partition, q *prepareArg) *prepared {
+	b.owning.lock.Lock()
+	x := b.prepared[key]
+	fits := x != nil && x.epoch == m.Epoch && x.move == q.Move && x.end <= q.End && !x.whole &&
+		x.meta.LogStart == m.LogStart && (x.log == nil || &x.meta.Ranges[0] == &m.Ranges[0])
+	if fits {
+		delete(b.prepared, key)
+	}
+	b.owning.lock.Unlock()
+	if !fits {
+		b.dropPrepared(func(k served.Key, _ *prepared) bool { return k == key })
+		return nil
+	}
+	return x
 }
 
 // awaitTarget returns a partition once the view shows the move that is meant.
@@ -133,28 +172,45 @@ func (b *Broker) reserve(ctx context.Context, key served.Key) (*opening, error) 
 	}
 }
 
-// prepareLog opens the log as it will be once the epoch is sealed, and imports
-// the producer table.
-func (b *Broker) prepareLog(ctx context.Context, t *state.Topic, x *prepared, sessions []byte) error {
+// prepareLog opens the log as it would be if the epoch were sealed now.
+func (b *Broker) prepareLog(ctx context.Context, t *state.Topic, x *prepared) error {
 	b.mayHaveFiles(served.Key{Topic: x.meta.Topic, N: x.meta.Number})
-	sealed := sealedAt(x.meta, x.end)
-	if last := sealed.OpenRange(); last != nil {
-		last.Stores = []state.StoreID{b.self().Store} // it is empty, and so here as it is there
-	}
-	log, what, err := b.history.Own(ctx, history.Facts(t, sealed, b.self().Store))
+	log, what, err := b.history.Own(ctx, b.factsAt(t, x.meta, x.end))
 	if err != nil {
 		return fmt.Errorf("open the log of %s:%d: %w", t.Name, x.meta.Number, err)
 	}
 	x.log, x.what = log, what
 	if what.End != x.end {
 		err = fmt.Errorf("open the log of %s:%d: it ends at %d, the owner's at %d", t.Name, x.meta.Number, what.End, x.end)
-	} else {
-		err = log.ImportSessions(sessions)
+		return errors.Join(err, log.Close())
 	}
-	if err != nil {
+	if err := log.Anchor(); err != nil {
 		return errors.Join(err, log.Close())
 	}
 	return nil
+}
+
+// importEnd takes over the exact end and the producer table. With an error the log is closed.
+func (b *Broker) importEnd(t *state.Topic, x *prepared, q *prepareArg) error {
+	err := x.log.Extend(b.factsAt(t, x.meta, q.End).Ranges, q.End)
+	if err == nil {
+		err = x.log.ImportSessions(q.Sessions)
+	}
+	if err != nil {
+		return errors.Join(err, x.log.Close())
+	}
+	x.end, x.what.End = q.End, q.End
+	return nil
+}
+
+// factsAt are what the metadata will say of a partition when its open range has
+// ended at end.
+func (b *Broker) factsAt(t *state.Topic, m *state.Partition, end uint64) storage.Facts {
+	sealed := sealedAt(m, end)
+	if last := sealed.OpenRange(); last != nil {
+		last.Stores = []state.StoreID{b.self().Store} // it is empty, and so here as it is there
+	}
+	return history.Facts(t, sealed, b.self().Store)
 }
 
 // sealedAt is a partition as it will be when its open range has ended at end.
@@ -221,7 +277,7 @@ func (b *Broker) takePrepared(m *state.Partition) (recovered, bool) {
 	key := served.Key{Topic: m.Topic, N: m.Number}
 	b.owning.lock.Lock()
 	x := b.prepared[key]
-	fits := x != nil && m.State != state.Opening && m.Owner == b.self() && m.Epoch == x.epoch+1 && (x.log == nil || m.OpenStart() == x.end)
+	fits := x != nil && x.whole && m.State != state.Opening && m.Owner == b.self() && m.Epoch == x.epoch+1 && (x.log == nil || m.OpenStart() == x.end)
 	if fits {
 		delete(b.prepared, key)
 	}

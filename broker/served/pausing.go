@@ -130,12 +130,14 @@ func (p *Partition) HandsOver(epoch uint64) bool {
 	return p.cursorEpoch.Load() != epoch || p.h.cfg.Moves.Moving(p.Key)
 }
 
-// StopSubscriptions stops deliveries and acknowledgements here, without telling consumers yet.
-func (p *Partition) StopSubscriptions(why *protocol.Error) {
+// SendAway tells producers, those that wait too, that they are served elsewhere,
+// and stops deliveries and acknowledgements here, without telling consumers yet.
+func (p *Partition) SendAway(why *protocol.Error) {
 	p.mu.Lock()
 	if p.over == nil {
 		p.over = why
 	}
+	p.pausing.end()
 	subs := make([]*delivery.Subscription, 0, len(p.subs))
 	for _, s := range p.subs {
 		subs = append(subs, s)

@@ -18,15 +18,17 @@ func TestWhatMeetsAMoveOfAClosedPartitionIsRefused(t *testing.T) {
 	for name, end := range map[string]func(*Partition){
 		"closed before":    func(p *Partition) { p.Close(why) },
 		"closed meanwhile": func(p *Partition) { time.AfterFunc(time.Millisecond, func() { p.Close(why) }) },
-		"let go":           func(p *Partition) { p.StopSubscriptions(why) },
+		"let go":           func(p *Partition) { p.SendAway(why) },
+		"let go meanwhile": func(p *Partition) { time.AfterFunc(time.Millisecond, func() { p.SendAway(why) }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &Partition{}
 				p.Pause()
+				began := time.Now()
 				end(p)
-				if tries, err := tryPaused(p, t.Context()); !errors.Is(err, why) || tries > 2 {
-					t.Errorf("after %d tries: %v", tries, err)
+				if tries, err := tryPaused(p, t.Context()); !errors.Is(err, why) || tries > 2 || time.Since(began) > time.Millisecond {
+					t.Errorf("after %d tries and %v: %v", tries, time.Since(began), err)
 				}
 			})
 		})
