@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,21 +95,21 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Name = host
 	}
-	orDefault(&c.Cluster, "danube")
-	orDefault(&c.Release, "devel")
-	orDefault(&c.Listen.Client, "127.0.0.1:6650")
-	orDefault(&c.Memory, 256<<20)
-	orDefault(&c.GapWait, time.Minute)
+	c.Cluster = cmp.Or(c.Cluster, "danube")
+	c.Release = cmp.Or(c.Release, "devel")
+	c.Listen.Client = cmp.Or(c.Listen.Client, "127.0.0.1:6650")
+	c.Memory = cmp.Or(c.Memory, 256<<20)
+	c.GapWait = cmp.Or(c.GapWait, time.Minute)
 	if c.Peers.Join {
-		orDefault(&c.Election, 500*time.Millisecond)
+		c.Election = cmp.Or(c.Election, 500*time.Millisecond)
 	}
-	orDefault(&c.Election, 100*time.Millisecond)
-	orDefault(&c.Peers.Listen, "127.0.0.1:7650")
-	orDefault(&c.Peers.Lease, 3*time.Second)
-	orDefault(&c.Peers.CopyDelay, 5*time.Minute)
-	orDefault(&c.Peers.DrainParallel, 16)
-	orDefault(&c.Peers.Shutdown, 30*time.Second)
-	orDefault(&c.CursorInterval, 500*time.Millisecond)
+	c.Election = cmp.Or(c.Election, 100*time.Millisecond)
+	c.Peers.Listen = cmp.Or(c.Peers.Listen, "127.0.0.1:7650")
+	c.Peers.Lease = cmp.Or(c.Peers.Lease, 3*time.Second)
+	c.Peers.CopyDelay = cmp.Or(c.Peers.CopyDelay, 5*time.Minute)
+	c.Peers.DrainParallel = cmp.Or(c.Peers.DrainParallel, 16)
+	c.Peers.Shutdown = cmp.Or(c.Peers.Shutdown, 30*time.Second)
+	c.CursorInterval = cmp.Or(c.CursorInterval, 500*time.Millisecond)
 	c.Limits = c.Limits.WithDefaults()
 	if c.AutoCreate == nil {
 		yes := true
@@ -133,13 +134,6 @@ func (c Config) withDefaults() (Config, error) {
 		c.Metrics = prometheus.NewRegistry()
 	}
 	return c, nil
-}
-
-func orDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // The shares of Config.Memory. What the log's tails do not hold is read from

@@ -45,6 +45,7 @@ func house() map[string]room {
 		retry    = "client/internal/retry"
 		socket   = "client/internal/socket"
 		words    = "broker/words"
+		codes    = "broker/codes"
 		calls    = "broker/calls"
 		admin    = "broker/admin"
 		outbox   = "broker/outbox"
@@ -97,8 +98,9 @@ func house() map[string]room {
 		outbox:                 {level: 6, may: []string{"storage", "protocol"}},
 		history:                {level: 6, may: []string{calls, "storage", "cluster", "meta", state, "protocol", batch}},
 		delivery:               {level: 7, may: []string{history, outbox, dispatch, "storage", "meta", state, "protocol", batch}},
+		codes:                  {level: 7, may: []string{history, dispatch, "storage", "meta", state, "protocol"}},
 		served:                 {level: 8, may: []string{delivery, history, outbox, calls, words, "storage", "meta", state, "protocol", batch}},
-		"broker":               {level: 9, may: []string{served, delivery, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
+		"broker":               {level: 9, may: []string{codes, served, delivery, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
 		fail:                   {level: 4, may: []string{"client", "protocol"}},
 		render:                 {level: 5, may: []string{fail}},
 		offline:                {level: 6, may: []string{fail, render, "storage", segment, disk, state}, tests: []string{batch}},
