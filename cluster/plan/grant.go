@@ -25,7 +25,7 @@ func (p *planning) grants() {
 	if len(due)+len(stuck) == 0 {
 		return
 	}
-	targets, wait := p.targets()
+	targets, wait := p.targets(0)
 	if wait {
 		return
 	}
@@ -114,15 +114,15 @@ func (p *planning) whyGranted(batch []*state.Partition) string {
 	return why
 }
 
-// targets are the brokers that may be given partitions: active, leased, answering, and with the current index applied.
-// wait says that some have not applied it yet and may in a moment.
-func (p *planning) targets() (s scale, wait bool) {
+// targets are the brokers that may be given partitions: active, leased, answering, and with the current index applied, if
+// that has been the current one for longer than trust. wait says that some have not applied it yet and may in a moment.
+func (p *planning) targets(trust time.Duration) (s scale, wait bool) {
 	for _, st := range p.c.Stores {
 		if st.Status != state.StoreActive || st.Clean || !p.leased(st) || p.f.Peers[st.ID].Failures > 0 {
 			continue
 		}
 		peer := p.f.Peers[st.ID]
-		if peer.Applied < p.f.Index {
+		if peer.Applied < p.f.Index && p.now.Sub(p.f.IndexAt) >= trust {
 			wait = wait || p.now.Sub(p.f.IndexAt) < spreadTime
 			p.note(st.ID, "%s is given nothing: it has applied index %d, not yet %d", p.called(st), peer.Applied, p.f.Index)
 			continue
@@ -201,7 +201,7 @@ func (p *planning) drains() {
 			continue
 		}
 		if !known {
-			targets, _ = p.targets()
+			targets, _ = p.targets(saidTime)
 			known = true
 		}
 		if len(targets.candidates) == 0 {

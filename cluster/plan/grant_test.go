@@ -258,6 +258,34 @@ func TestDrainDoesNotRace(t *testing.T) {
 	w.want("move n3, tick")
 }
 
+// TestDrainSpreadsBeforeOthersSay: right after the command that drains a broker only the leader is known to have applied
+// it. The others get their part all the same, but for one that stays behind.
+func TestDrainSpreadsBeforeOthersSay(t *testing.T) {
+	for name, test := range map[string]struct {
+		since time.Duration
+		want  [2]int
+	}{
+		"at once":      {0, [2]int{2, 2}},
+		"stays behind": {saidTime, [2]int{4, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newScene(t, 3)
+			for n := range 4 {
+				w.topic(n+1, 3)
+			}
+			w.apply(&state.SetStore{Owner: w.run(3), Status: state.StoreDraining})
+			w.facts.Index, w.facts.IndexAt = w.index, w.now.Add(-test.since)
+			w.peer(1, func(p *Peer) { p.Applied = w.index })
+			w.peer(2, func(p *Peer) { p.Applied = w.index - 1 })
+			w.carry(w.want("move n3, tick"))
+			c := w.look()
+			if got := [2]int{c.load[storeN(1)], c.load[storeN(2)]}; got != test.want {
+				t.Errorf("n1 and n2 get %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 // TestDrainWithoutTargets: everyone drains.
 func TestDrainWithoutTargets(t *testing.T) {
 	w := newScene(t, 3)

@@ -24,6 +24,9 @@ const (
 	// spreadTime is how long grants wait for brokers that have not applied the current index yet, so that the first to
 	// answer does not get everything.
 	spreadTime = 500 * time.Millisecond
+	// saidTime is how long a broker counts as one that has applied the current index though it has not said so: renewals
+	// tell, every 750 ms. For planned moves that will do, because their target waits for what it has not applied.
+	saidTime = 2 * time.Second
 	// grantBatch is how many partitions one command grants: the first targets open while the rest is granted.
 	grantBatch = 1000
 	// replaceTime is how long a voter is LOST before another gets its vote: most come back.
