@@ -8,7 +8,7 @@
 //	lose SEED       the same, but some unsynced pages and changes survive or are torn, as on a real disk
 //	fail OP ERRNO [COUNT [PART]]   OP is write or sync, ERRNO ENOSPC or EIO; COUNT -1 is for ever; PART of the path
 //	space BYTES     files may grow by so much in all; -1 lifts the bound
-//	heal            nothing fails any more, space is unbounded
+//	heal            nothing fails any more, space is unbounded; left=N: how many failures that were asked for nobody met
 //	stats           how many writes and syncs there were
 //
 // It ends when its input ends. A file's data is durable after fsync or fdatasync of the file, its name after fsync of
@@ -144,10 +144,15 @@ func (m *mount) obey(words []string) (string, error) {
 		m.faults.mu.Lock()
 		defer m.faults.mu.Unlock()
 		m.faults.space = space
-		if words[0] == "heal" {
-			m.faults.rules = nil
+		if words[0] != "heal" {
+			return "", nil
 		}
-		return "", nil
+		left := 0
+		for _, r := range m.faults.rules {
+			left += max(r.left, 0)
+		}
+		m.faults.rules = nil
+		return fmt.Sprintf("left=%d", left), nil
 	case "stats":
 		m.faults.mu.Lock()
 		defer m.faults.mu.Unlock()

@@ -336,7 +336,13 @@ func TestFaultsBiteAndHeal(t *testing.T) {
 	if err := write(); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("write without space: %v", err)
 	}
-	m.say("heal")
+	m.say("fail sync EIO 2 /nowhere")
+	if got := m.say("heal"); got != "ok left=2" {
+		t.Errorf("heal with two failures that nobody met: %s", got)
+	}
+	if got := m.say("heal"); got != "ok left=0" {
+		t.Errorf("heal with nothing to heal: %s", got)
+	}
 	m.check(write())
 	m.say("space 15")
 	m.check(write())
