@@ -172,11 +172,7 @@ func TestCommittedDamageIsStillCalledDamage(t *testing.T) {
 	publishLarge(t, c, "hurt", 0, messages)
 	spoil(t, dir, bad)
 	for i := range 2 {
-		v, err := c.Admin().TopicVerify(t.Context(), protocol.TopicArgs{Topic: "hurt", Partition: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := v.Partitions[0]
+		p := verify(t, c, "hurt")
 		if len(p.Findings) != 1 || p.Findings[0].From != bad || p.Findings[0].To != bad+1 || p.Findings[0].File == "" || p.Messages != messages-1 {
 			t.Errorf("verification %d says %+v", i, p)
 		}

@@ -62,6 +62,16 @@ func (f *fleet) has(via int, topic string, what state.RangeStatus) bool {
 	return false
 }
 
+// verify reads a topic of one partition through.
+func verify(t *testing.T, c *client.Client, topic string) protocol.VerifyPartition {
+	t.Helper()
+	v, err := c.Admin().TopicVerify(t.Context(), protocol.TopicArgs{Topic: topic, Partition: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Partitions[0]
+}
+
 // A subscription in mid-stream waits at the tail of a lost owner; when that is
 // back it gets all of it, in order, and so does a fresh reader (R15).
 func TestTailComesBackWithItsBroker(t *testing.T) {
@@ -85,6 +95,9 @@ func TestTailComesBackWithItsBroker(t *testing.T) {
 	if err != nil || s.Orphaned != 1 || !strings.Contains(strings.Join(s.Degraded, "\n"), "may come back with a broker that is away: ") || brokerIn(s.Brokers, name).State != "lost" {
 		t.Errorf("status %+v, %v", s, err)
 	}
+	if v := verify(t, c, "tail"); len(v.Findings) != 1 || v.Findings[0].From != 0 || !strings.Contains(v.Findings[0].What, "comes back with broker "+name) || v.Messages != 100 {
+		t.Errorf("verified while the tail is away: %+v", v)
+	}
 	f.start(lost)
 	for i := range 600 {
 		m := receive(t, cons)
@@ -105,6 +118,9 @@ func TestTailComesBackWithItsBroker(t *testing.T) {
 	got, gaps := readAll(t, c, "tail")
 	if wantNumbered(t, got, 600); len(gaps) > 0 {
 		t.Errorf("gaps %v", gaps)
+	}
+	if v := verify(t, c, "tail"); len(v.Findings) > 0 || v.Messages != 600 {
+		t.Errorf("verified when the tail is back: %+v", v)
 	}
 	if m := f.nodes[owner].Partition("tail", 0); f.has(owner, "tail", state.RangeOrphaned) || len(m.Superseded) > 0 {
 		t.Errorf("ranges %v, superseded %v", statuses(m), m.Superseded)

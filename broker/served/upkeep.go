@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/history"
@@ -97,15 +98,23 @@ func (p *Partition) Verify(ctx context.Context, q *protocol.TopicArgs) (*protoco
 	if err != nil {
 		return nil, fmt.Errorf("verify %s: %w", p.Name(), err)
 	}
-	for _, d := range p.Past.KnownDamage() {
+	unless := func(d storage.Damage, what string) { // it was found already
 		again := slices.ContainsFunc(v.Findings, func(x protocol.VerifyFinding) bool { return x.From < d.To && d.From < x.To })
 		if !again && d.To > v.From {
-			found(d, d.Err.Error())
+			found(d, what)
 		}
+	}
+	for _, d := range p.Past.KnownDamage() {
+		unless(d, d.Err.Error())
 	}
 	_, v.Bytes = p.Log.Bytes()
 	if m == nil {
 		return v, nil
+	}
+	for i := range m.Ranges {
+		if r := &m.Ranges[i]; r.Status == state.RangeOrphaned {
+			unless(storage.Damage{From: max(r.Start, v.From), To: r.End}, p.whyOrphaned(r.Start))
+		}
 	}
 	elsewhere, err := p.Past.VerifyElsewhere(ctx, m, v.From, found)
 	if errors.Is(err, history.ErrStale) {
@@ -113,4 +122,12 @@ func (p *Partition) Verify(ctx context.Context, q *protocol.TopicArgs) (*protoco
 	}
 	v.Bytes += elsewhere
 	return v, err
+}
+
+// whyOrphaned says what a range that begins at an offset waits for.
+func (p *Partition) whyOrphaned(start uint64) string {
+	if names := p.Past.MayReturn(start); len(names) > 0 {
+		return "not verified: orphaned, what was written there comes back with broker " + strings.Join(names, " or ")
+	}
+	return "not verified: orphaned, what was written there is not back yet"
 }
