@@ -382,6 +382,36 @@ func (c *rawConn) send(ok protocol.OpenProducerOK, n uint64) (stored protocol.Pr
 	return stored
 }
 
+// storeAgain sends sequences 6 to 8 of ten again to an owner that knows nothing
+// of them, and returns at which offsets they lie now.
+func (c *rawConn) storeAgain(ok protocol.OpenProducerOK) map[uint64]uint64 {
+	c.t.Helper()
+	again := map[uint64]uint64{}
+	for n := uint64(6); n < 9; n++ {
+		s := c.send(ok, n)
+		if s.Duplicate || s.Base < 1000 {
+			c.t.Fatalf("sequence %d sent again: %+v", n, s)
+		}
+		again[n] = s.Base
+	}
+	return again
+}
+
+// knowsAll sends what is known of ten sequences once more: each is where it lies,
+// those that were stored again at their later offset.
+func (c *rawConn) knowsAll(ok protocol.OpenProducerOK, again map[uint64]uint64) {
+	c.t.Helper()
+	for n := uint64(3); n < 10; n++ {
+		want := n + 1
+		if at, is := again[n]; is {
+			want = at
+		}
+		if s := c.send(ok, n); !s.Duplicate || s.Base != want {
+			c.t.Errorf("sequence %d sent again after that: %+v, want offset %d", n, s, want)
+		}
+	}
+}
+
 // Messages whose acknowledgements the loss has swallowed are stored again by the
 // next owner; when the tail is back they are read at their later offsets alone,
 // and what was not sent again is known at its old one (R15, R17).
@@ -398,28 +428,13 @@ func TestStoredAgainIsReadOnce(t *testing.T) {
 	lost, owner := f.takenOver("twice")
 	raw = rawDial(t, f.nodes[owner].client)
 	ok = raw.openFrom("twice", 6)
-	again := map[uint64]uint64{}
-	for n := uint64(6); n < 9; n++ {
-		s := raw.send(ok, n)
-		if s.Duplicate || s.Base < 1000 {
-			t.Fatalf("sequence %d sent again: %+v", n, s)
-		}
-		again[n] = s.Base
-	}
+	again := raw.storeAgain(ok)
 	f.start(lost)
 	eventually(t, "the tail is back", func() bool { return !f.has(owner, "twice", state.RangeOrphaned) })
 	if s := f.nodes[owner].Partition("twice", 0).Superseded; len(s) != 1 || s[0] != (state.OffsetRange{Start: 7, End: 10}) {
 		t.Errorf("superseded %v, want offsets 7 to 10", s)
 	}
-	for n := uint64(3); n < 10; n++ {
-		want := n + 1
-		if at, is := again[n]; is {
-			want = at
-		}
-		if s := raw.send(ok, n); !s.Duplicate || s.Base != want {
-			t.Errorf("sequence %d sent again after that: %+v, want offset %d", n, s, want)
-		}
-	}
+	raw.knowsAll(ok, again)
 	var told []client.GapError
 	want := []uint64{0, 1, 2, 3, 4, 5, 6, 10, again[6], again[7], again[8]}
 	r, err := f.dial(owner).Reader(t.Context(), "twice", client.ReaderConfig{
@@ -491,14 +506,7 @@ func TestStoredAgainOfSealedHistoryIsReadOnce(t *testing.T) {
 	}
 	raw = rawDial(t, f.nodes[third].client)
 	ok = raw.openFrom("twice", 6)
-	again := map[uint64]uint64{}
-	for n := uint64(6); n < 9; n++ {
-		s := raw.send(ok, n)
-		if s.Duplicate || s.Base < 1000 {
-			t.Fatalf("sequence %d sent again: %+v", n, s)
-		}
-		again[n] = s.Base
-	}
+	again := raw.storeAgain(ok)
 	release()
 	eventually(t, "the history is back", func() bool {
 		m := f.nodes[third].Partition("twice", 0)
@@ -507,15 +515,7 @@ func TestStoredAgainOfSealedHistoryIsReadOnce(t *testing.T) {
 	if s := f.nodes[third].Partition("twice", 0).Superseded; len(s) != 1 || s[0] != (state.OffsetRange{Start: 7, End: 10}) {
 		t.Errorf("superseded %v, want offsets 7 to 10", s)
 	}
-	for n := uint64(3); n < 10; n++ {
-		want := n + 1
-		if at, is := again[n]; is {
-			want = at
-		}
-		if s := raw.send(ok, n); !s.Duplicate || s.Base != want {
-			t.Errorf("sequence %d sent again after that: %+v, want offset %d", n, s, want)
-		}
-	}
+	raw.knowsAll(ok, again)
 }
 
 // A store gives out nothing but what the metadata list for it, whatever it has (R19).
