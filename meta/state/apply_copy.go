@@ -98,7 +98,7 @@ func (p *Partition) restored(c *RestoreRange) bool {
 		r := &p.Ranges[i]
 		if from < c.End && r.overlaps(from, c.End) {
 			holds := func(id StoreID) bool { return slices.Contains(r.Stores, id) }
-			if r.Status != RangeSealed || r.Start > at || slices.ContainsFunc(c.Stores, func(id StoreID) bool { return !holds(id) }) {
+			if r.Status != RangeSealed || r.Doubt != doubtLeft(p.Ranges, r) && !c.Adopt || r.Start > at || slices.ContainsFunc(c.Stores, func(id StoreID) bool { return !holds(id) }) {
 				return false
 			}
 			at = r.End
@@ -110,15 +110,27 @@ func (p *Partition) restored(c *RestoreRange) bool {
 	return at >= c.End && slices.Equal(p.Superseded.Union(c.Superseded.from(p.LogStart)), p.Superseded)
 }
 
+// away is the status of what c takes back.
+func (c *RestoreRange) away() RangeStatus {
+	if c.Adopt {
+		return RangeLost
+	}
+	return RangeOrphaned
+}
+
+// takes says whether c takes a range back: one that is away, or one in doubt that the stores of c hold.
+func (c *RestoreRange) takes(r *Range) bool {
+	if r.Status != RangeSealed || r.Doubt == 0 || c.Adopt {
+		return r.Status == c.away()
+	}
+	return !slices.ContainsFunc(c.Stores, func(id StoreID) bool { return !slices.Contains(r.Stores, id) })
+}
+
 // splice puts what came back in the place of what was away.
 func (c *RestoreRange) splice(old []Range) ([]Range, error) {
-	away := RangeOrphaned
-	if c.Adopt {
-		away = RangeLost
-	}
-	i := slices.IndexFunc(old, func(r Range) bool { return r.Status == away && r.Start <= c.From && c.To <= r.End })
+	i := slices.IndexFunc(old, func(r Range) bool { return c.takes(&r) && r.Start <= c.From && c.To <= r.End })
 	if i < 0 {
-		return nil, refuse(ErrConflict, "[%d, %d) does not lie in one range that is %s", c.From, c.To, away)
+		return nil, refuse(ErrConflict, "[%d, %d) does not lie in one range that is %s", c.From, c.To, c.away())
 	}
 	r := old[i]
 	if !c.Adopt && c.End < c.To && (!r.Tail || r.Epoch(c.End) != r.Epoch(c.To-1)) {
@@ -130,8 +142,10 @@ func (c *RestoreRange) splice(old []Range) ([]Range, error) {
 	}
 	if c.From < c.End {
 		back := cutRange(r, c.From, c.End)
+		if back.Doubt = doubtLeft(old, &r); r.Status != RangeSealed {
+			back.Stores = sortedStores(slices.Clone(c.Stores))
+		}
 		back.Status, back.Accepted, back.Tail = RangeSealed, false, false
-		back.Stores = sortedStores(slices.Clone(c.Stores))
 		list = appendRange(list, back)
 	}
 	rest := c.To

@@ -111,7 +111,7 @@ func (s *State) without(r *Range, store StoreID) Range {
 	left.Stores = slices.DeleteFunc(slices.Clone(r.Stores), func(id StoreID) bool { return id == store })
 	switch {
 	case len(left.Stores) == 0:
-		left.Status, left.Accepted, left.Tail = RangeLost, false, false
+		left.Status, left.Accepted, left.Tail, left.Doubt = RangeLost, false, false, 0
 	case r.Status == RangeSealed && !slices.ContainsFunc(left.Stores, s.present):
 		left.Status = RangeOrphaned
 	}

@@ -79,6 +79,7 @@ func (s *State) open(owner Owner, e PartitionOpen) error {
 	if p.State != Opening || p.Epoch < s.nextEpoch(0) {
 		p.Epoch = s.nextEpoch(p.Epoch) // a grant of an older history gets an epoch of this one (R22)
 	}
+	p.Ranges = doubted(p.Ranges, owner.Store, start)
 	p.begin(owner, start)
 	s.put(p)
 	return nil

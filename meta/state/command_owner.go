@@ -108,6 +108,9 @@ type RangeCopy struct {
 // there stays unacknowledged (R18). Superseded offsets, stored again in a later epoch, count as acknowledged for every
 // subscription, those made or reset later too.
 //
+// A SEALED range in doubt is taken back too, where it lies: that is how an owner that has learned who stored what in it says
+// which of that was stored again (R17). The doubt ends, unless more may come back behind it.
+//
 // With Adopt the range is a LOST one: what is SEALED again can be fetched, no subscription gets it, and [End, To) stays
 // LOST.
 type RestoreRange struct {

@@ -59,6 +59,9 @@ func checkPartition(p *Partition) error {
 		if open && i < len(p.Ranges)-1 || r.Tail && r.Status != RangeOrphaned || r.Accepted && r.Status != RangeOrphaned {
 			return fmt.Errorf("range %d is %s, tail=%t, accepted=%t", i, r.Status, r.Tail, r.Accepted)
 		}
+		if r.Doubt != 0 && (open || r.Status == RangeLost || r.Doubt < r.End) {
+			return fmt.Errorf("range %d is %s and in doubt from %d on", i, r.Status, r.Doubt)
+		}
 		at := r.Start
 		for j, e := range r.Epochs {
 			if e.Epoch < epoch || j > 0 && (e.Start <= at || e.Epoch == epoch) || !open && e.Start >= r.End {

@@ -39,13 +39,37 @@ func appendRange(list []Range, r Range) []Range {
 
 // joinable says whether b goes on where a ends, with the same fate. What may end earlier than its range stays by itself.
 func joinable(a, b *Range) bool {
-	if a.Tail || b.Tail {
+	if a.Tail || b.Tail || a.Doubt != b.Doubt {
 		return false
 	}
 	if a.Status != b.Status || a.Status == RangeOpen || a.End != b.Start || a.Lowest != b.Lowest || a.Accepted != b.Accepted {
 		return false
 	}
 	return slices.Equal(a.Stores, b.Stores)
+}
+
+// doubted are ranges as an epoch leaves them that begins at an offset without a hand-over: its owner knows of producers what
+// its own disk tells, and may store again what any other range holds (R17).
+func doubted(old []Range, store StoreID, from uint64) (list []Range) {
+	for _, r := range old {
+		known := r.Status == RangeSealed && slices.Contains(r.Stores, store)
+		if !known && r.Status != RangeLost && r.Doubt == 0 {
+			r.Doubt = from
+		}
+		list = appendRange(list, r)
+	}
+	return list
+}
+
+// doubtLeft is what stays of the doubt about a range that was held against all that can be read behind: what is ORPHANED
+// there may come back with what was stored again.
+func doubtLeft(list []Range, r *Range) uint64 {
+	for i := range list {
+		if list[i].Status == RangeOrphaned && list[i].Start >= r.Doubt {
+			return r.Doubt
+		}
+	}
+	return 0
 }
 
 // overlaps says whether an offset of [from, to) lies in r.
@@ -133,6 +157,9 @@ func (s *State) markRanges(p *Partition, m RangeMark) ([]Range, error) {
 		}
 		mid := cutRange(r, from, to)
 		mid.Status, mid.Accepted, mid.Tail = m.Status, m.Accepted, r.Tail && m.Status == RangeOrphaned
+		if m.Status == RangeLost {
+			mid.Doubt = 0
+		}
 		list = appendRange(list, mid)
 		if open || to < r.End {
 			list = appendRange(list, cutRange(whole, to, whole.End))

@@ -115,6 +115,7 @@ type Range struct {
 	Status   RangeStatus  `msgpack:"u,omitempty"`
 	Accepted bool         `msgpack:"a,omitempty"` // an orphaned range that waiting consumers may pass
 	Tail     bool         `msgpack:"g,omitempty"` // an orphaned range that ends at a ceiling: what it holds may end earlier
+	Doubt    uint64       `msgpack:"d,omitempty"` // of a sealed or orphaned range: from this offset on owners may have stored again what it holds; zero: none has
 }
 
 // EpochStart says that an epoch's offsets within a range begin at Start.

@@ -394,6 +394,9 @@ func formatPartition(p *Partition) string {
 		if r.Tail {
 			b.WriteString(" tail")
 		}
+		if r.Doubt > 0 {
+			fmt.Fprintf(&b, " doubt=%d", r.Doubt)
+		}
 		b.WriteString("\n")
 	}
 	return b.String()
