@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"bytes"
+	"iter"
 
 	"github.com/danubemq/danube/storage/segment"
 )
@@ -21,4 +22,32 @@ func Decode(b []byte) (table *segment.Producers, end uint64, err error) {
 	}
 	table, err = footer.Producers()
 	return table, footer.End, err
+}
+
+// Take adds what an encoded table says of the batches whose offset is in what is
+// asked for. What p knows itself counts.
+func (p *Table) Take(b []byte, in func(base uint64) bool) error {
+	table, _, err := Decode(b)
+	if err != nil {
+		return err
+	}
+	var t Table
+	t.Load(table)
+	t.keep(in)
+	p.MergeTable(&t)
+	return nil
+}
+
+// All yields every batch that is remembered, those of a session in the order of
+// their sequences.
+func (p *Table) All() iter.Seq2[Key, segment.Sent] {
+	return func(yield func(Key, segment.Sent) bool) {
+		for h := p.oldest; h != nil; h = h.newer {
+			for _, s := range h.batches {
+				if !yield(h.key, s) {
+					return
+				}
+			}
+		}
+	}
 }

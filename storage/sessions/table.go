@@ -167,10 +167,15 @@ func (p *Table) Forget(b batch.Batch) {
 
 // Cut forgets every batch at or above an offset.
 func (p *Table) Cut(end uint64) {
+	p.keep(func(base uint64) bool { return base < end })
+}
+
+// keep forgets every batch whose offset is not in what is kept.
+func (p *Table) keep(in func(base uint64) bool) {
 	for h := p.oldest; h != nil; {
 		newer := h.newer
 		n := len(h.batches)
-		h.batches = slices.DeleteFunc(h.batches, func(s segment.Sent) bool { return s.Base >= end })
+		h.batches = slices.DeleteFunc(h.batches, func(s segment.Sent) bool { return !in(s.Base) })
 		switch last := len(h.batches) - 1; {
 		case last == n-1: // nothing was forgotten
 		case last < 0:

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -191,5 +192,33 @@ func TestLoadedSessionIsAsOldAsItsNewestBatch(t *testing.T) {
 	loaded.Record(sent(8, 0, 1002, now))
 	if got, err := loaded.Check(sent(7, 2, 0, 1)); err != nil || got == nil || got.Base != 5 {
 		t.Errorf("its last sequence is %+v, %v", got, err)
+	}
+}
+
+// TestTakeAddsWhatIsAskedFor of an encoded table, and hides nothing that is known.
+func TestTakeAddsWhatIsAskedFor(t *testing.T) {
+	var there, here Table
+	for i := range uint64(4) {
+		there.Record(sent(7, 2*i, 100+2*i, 1))
+	}
+	there.Record(sent(8, 0, 108, 1))
+	here.Record(sent(7, 4, 1000, 2))
+	b := there.Encode(200)
+	if err := here.Take(b, func(base uint64) bool { return base >= 102 && base < 108 }); err != nil {
+		t.Fatal(err)
+	}
+	var got []uint64
+	for key, s := range here.All() {
+		if key != (Key{7, 1}) {
+			t.Errorf("session %v is known", key)
+		}
+		got = append(got, s.Base)
+	}
+	if !slices.Equal(got, []uint64{102, 1000, 106}) {
+		t.Errorf("batches at %v", got)
+	}
+	b[len(b)/2] ^= 1
+	if err := here.Take(b, func(uint64) bool { return true }); err == nil {
+		t.Error("a damaged table is taken")
 	}
 }

@@ -311,3 +311,49 @@ func TestImportOnAFailingDiskFails(t *testing.T) {
 		tier.Close()
 	}
 }
+
+// What is staged behind a range that lies elsewhere is added to the table that was
+// imported there, whichever of the two is written first, and both outlast a kill.
+func TestStagedTableLeavesTheImportedOne(t *testing.T) {
+	first, second := sender{producer: 5, session: 1}, sender{producer: 9, session: 1}
+	imported, end := elsewhere(t, 1000, &first)
+	told, _ := elsewhere(t, 1000, &second)
+	away := Extent{2, 1000, end, true}
+	for _, early := range []bool{true, false} {
+		fsys := disk.NewMemory(3)
+		tier := openBeside(t, fsys)
+		l, _ := openLog(t, tier, Opening{ID: topic(1), Topic: "/default/t", Extents: []Extent{away}, Floor: end})
+		stage := func() {
+			t.Helper()
+			for range 2 {
+				if err := l.StageSessions(told, 2, end); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := l.ImportSessions(imported); err != nil {
+			t.Fatal(err)
+		}
+		if early {
+			stage()
+		}
+		if err := l.Begin(3, end, 1<<40); err != nil {
+			t.Fatal(err)
+		}
+		if !early {
+			stage()
+		}
+		fsys = fsys.Kill()
+		tier.Close()
+		tier = openBeside(t, fsys)
+		l, _ = openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{away}, Floor: end})
+		if err := l.Begin(4, end, 1<<40); err != nil {
+			t.Fatal(err)
+		}
+		wantKnown(t, l, first, 300, 1000)
+		wantKnown(t, l, second, 300, 1000)
+		if err := tier.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

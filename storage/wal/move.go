@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 
@@ -165,6 +166,8 @@ func (l *Log) inherit(all *sessions.Table, known int, of uint64) ([]Extent, erro
 // before the metadata take back what it holds of an epoch up to end, which was
 // copied (R15): a log that is opened when they have knows it, also if it was
 // killed before [Log.MergeSessions]; one that is opened while they have not does not.
+// A table that was imported there stays, and of a sequence in both its place counts;
+// so do messages of this store's own, and then nothing is staged.
 func (l *Log) StageSessions(b []byte, epoch, end uint64) error {
 	table, _, err := sessions.Decode(b)
 	if err != nil {
@@ -177,12 +180,32 @@ func (l *Log) StageSessions(b []byte, epoch, end uint64) error {
 	}
 	l.mu.Unlock()
 	if err == nil {
-		err = l.keepSessions(epoch, end, table)
+		err = l.keepSessions(epoch, end, l.withStaged(table, epoch, end))
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errTaken) {
 		return fmt.Errorf("stage producers: %w", err)
 	}
 	return nil
+}
+
+// withStaged adds to a table what one says that lies behind an epoch already.
+func (l *Log) withStaged(table *segment.Producers, epoch, end uint64) *segment.Producers {
+	old, err := disk.ReadFile(l.tier.config.FS, path.Join(l.dir(), segment.FormatName(end, epoch)))
+	if err != nil {
+		return table
+	}
+	footer, err := segment.ReadFooter(bytes.NewReader(old), int64(len(old)))
+	if err != nil || footer.Batches > 0 {
+		return table
+	}
+	there, err := footer.Producers()
+	if err != nil {
+		return table
+	}
+	var all sessions.Table
+	all.Load(there)
+	all.Merge(table)
+	return all.Stored(math.MaxUint64)
 }
 
 // MergeSessions adds the producer table of a store that came back to that of the
