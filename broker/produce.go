@@ -18,11 +18,7 @@ func (c *conn) openProducer(ctx context.Context, q *protocol.OpenProducer) (prot
 	}
 	prod := &producer{Producer: served.Producer{ID: q.Producer, Session: q.Session}}
 	prod.Lane.Closed = func() { c.dropProducer(prod) }
-	var ok *protocol.OpenProducerOK
-	err = p.AfterMove(ctx.Done(), func() error {
-		ok, err = p.Attach(&prod.Producer, q)
-		return err
-	})
+	ok, err := p.Open(ctx.Done(), &prod.Producer, q)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,8 @@
 // gives out what the metadata list for it and nothing else. Nothing is listed for a store that is not there, whole and
 // synced. A log is open once: for whoever serves the partition, or in the archive. What was acknowledged is passed over
 // as LOST, or as ORPHANED after a wait, never as a plain gap; where the log and the metadata disagree for a moment the
-// answer is ErrStale, and that is never the end of anything.
+// answer is ErrStale, and that is never the end of anything. A range that is not in doubt has no message that a later
+// owner has stored again, superseded ones aside.
 //
 // No event is remembered: what the metadata say is compared with what is here, so that what failed or was cut short is
 // simply still different, after a restart too. What was decided since the last look says where to look first, and a look at

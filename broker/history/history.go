@@ -46,7 +46,7 @@ type History struct {
 	mu     sync.Mutex // guards what follows
 	busy   map[storage.PartitionID]bool
 	retry  map[storage.PartitionID]time.Time
-	over   []*Partition // of which something was brought, to be looked at again
+	over   []*Partition // of which something was brought, or is waited for: to be looked at again
 	judged map[judgement]bool
 }
 

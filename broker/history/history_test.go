@@ -31,11 +31,17 @@ type rig struct {
 type served struct {
 	over   atomic.Bool
 	turned []Outcome // of the goroutine that brings
+	log    *storage.Log
 }
 
-func (s *served) Over() bool                  { return s.over.Load() }
-func (s *served) Hold() (func(), error)       { return func() {}, nil }
-func (s *served) Turned(o *Outcome)           { s.turned = append(s.turned, *o) }
+func (s *served) Over() bool        { return s.over.Load() }
+func (s *served) Turned(o *Outcome) { s.turned = append(s.turned, *o) }
+
+func (s *served) Hold() (func(), error) {
+	_, err := s.log.Pause()
+	return func() { _ = s.log.Resume() }, err // closed: nobody waits at its door
+}
+
 func closed(t *testing.T, close func() error) { t.Cleanup(func() { wantNil(t, close()) }) }
 
 func wantNil(t *testing.T, err error) {
@@ -122,6 +128,7 @@ func (r *rig) serve(n uint64) *Partition {
 	facts := Facts(r.cfg.Meta.View().TopicByID(topic), m, r.owner.Store)
 	log, _, err := r.Own(r.t.Context(), facts)
 	wantNil(r.t, err)
+	r.served.log = log
 	wantNil(r.t, log.Begin(m.Epoch, m.OpenStart(), m.Ceiling))
 	log.SetRanges(facts.Ranges)
 	if n > 0 {

@@ -22,7 +22,8 @@ type looking struct {
 
 // The lists of what waits, by what goes first.
 const (
-	toReturn = iota // something ORPHANED may be had back
+	toTell   = iota // a producer waits for what is in doubt
+	toReturn        // something ORPHANED may be had back, or the doubt about something ended
 	toHurry         // history is to be copied without delay
 	toCopy
 	lists
@@ -91,7 +92,7 @@ func (l *looking) consider(view *state.View, p *Partition) {
 // now may be something else, or nothing.
 func (l *looking) begin(ctx context.Context, view *state.View, list int) {
 	slots := l.h.copies
-	if list == toReturn {
+	if list <= toReturn {
 		slots = l.h.returns
 	}
 	for len(l.waiting[list]) > 0 && len(slots) < cap(slots) {
@@ -123,16 +124,28 @@ func (h *History) due(view *state.View, p *Partition) (list int, do func(context
 	if m.State != state.Open || m.Owner != h.cfg.Self() {
 		return 0, nil
 	}
+	awaited, failed := p.urgency()
+	doubt, by := h.doubted(view, p, m)
+	settle := func(ctx context.Context) error { return h.settleDoubt(ctx, p, doubt, by) }
+	if doubt != nil && !failed { // else what can be done goes first
+		if awaited {
+			return toTell, settle
+		}
+		return toReturn, settle
+	}
 	if rg, store := h.returned(view, m); rg != nil {
 		return toReturn, func(ctx context.Context) error { return h.takeBack(ctx, p, rg, store) }
 	}
-	if !h.copyDue(view, p, m, now) {
-		return 0, nil
+	if h.copyDue(view, p, m, now) {
+		if list = toCopy; p.urgent.Load() || h.leaving(view, m) {
+			list = toHurry
+		}
+		return list, func(ctx context.Context) error { return h.copyHistory(ctx, p) }
 	}
-	if list = toCopy; p.urgent.Load() || h.leaving(view, m) {
-		list = toHurry
+	if doubt != nil {
+		return toReturn, settle
 	}
-	return list, func(ctx context.Context) error { return h.copyHistory(ctx, p) }
+	return 0, nil
 }
 
 // start runs do beside unless something else is under way for the partition.
@@ -162,6 +175,14 @@ func (h *History) start(ctx context.Context, p *Partition, slots chan struct{}, 
 		}
 		notify(h.wake)
 	})
+}
+
+// lookAt has a partition looked at though nothing was decided about it.
+func (h *History) lookAt(p *Partition) {
+	h.mu.Lock()
+	h.over = append(h.over, p)
+	h.mu.Unlock()
+	notify(h.wake)
 }
 
 // ended returns what something was brought of since the last call: there may be more.

@@ -26,7 +26,7 @@ func (h *History) returned(view *state.View, m *state.Partition) (*state.Range, 
 		}
 		for _, id := range rg.Stores {
 			s := view.Store(id)
-			if s == nil || s.Status == state.StoreLost || s.Status == state.StoreRemoved || s.Clean {
+			if !there(s) {
 				continue
 			}
 			run := state.Owner{Store: id, Incarnation: s.Incarnation}
@@ -70,7 +70,7 @@ func (h *History) report(ctx context.Context, p *Partition, start uint64, rg *st
 	if m == nil {
 		return nil, errMovedOn
 	}
-	q := &fetchArg{Partition: calls.Of(m), From: start, To: rg.End, Index: view.Index(), Returned: true}
+	q := &fetchArg{Partition: calls.Of(m), From: start, To: rg.End, Index: view.Index(), Returned: rg.Status != state.RangeSealed}
 	ctx, cancel := context.WithTimeout(ctx, reportTime)
 	defer cancel()
 	out, err := calls.Ask[reportAnswer](ctx, h.cfg.Peers, from.Store, OpReport, q)
@@ -159,7 +159,7 @@ func (h *History) copyReturned(ctx context.Context, p *Partition, rg *state.Rang
 // old offsets.
 func (h *History) settleTail(ctx context.Context, p *Partition, rg *state.Range, t tail) error {
 	again := &repeats{sent: t.sent}
-	upto, err := h.scan(ctx, p, rg.End, again)
+	upto, err := h.scan(ctx, p, max(rg.End, rg.Doubt), again)
 	if err != nil {
 		return err
 	}
@@ -194,15 +194,29 @@ func (h *History) settleTail(ctx context.Context, p *Partition, rg *state.Range,
 // stored it, and store what is sent again twice (R17). While the range is not
 // taken back, or if it is lost, nothing of it is known.
 func (h *History) stage(p *Partition, rg *state.Range, t tail) error {
-	// What lies here already, or elsewhere, has files that tell.
-	if len(t.ans.Sessions) == 0 || len(t.parts) == 0 || t.from.Store == h.cfg.Self().Store || !rg.Tail {
+	// What lies here already has files that tell.
+	if len(t.ans.Sessions) == 0 || len(t.parts) == 0 || t.from.Store == h.cfg.Self().Store {
 		return nil
 	}
-	err := p.log.StageSessions(t.ans.Sessions, rg.Epochs[len(rg.Epochs)-1].Epoch, t.parts[len(t.parts)-1].to)
+	epoch, to := rg.Epochs[len(rg.Epochs)-1].Epoch, t.parts[len(t.parts)-1].to
+	if !rg.Tail && (to < rg.End || h.goesOn(p, rg)) {
+		return nil // messages of the epoch that are brought here will need the place; who opens the log anew doubts again
+	}
+	err := p.log.StageSessions(t.ans.Sessions, epoch, to)
 	if err != nil {
 		return fmt.Errorf("keep the producers of the range that comes back: %w", err)
 	}
 	return nil
+}
+
+// goesOn reports whether the last epoch of a range has offsets behind it.
+func (h *History) goesOn(p *Partition, rg *state.Range) bool {
+	m := h.cfg.Meta.View().Partition(p.id.Topic, p.id.Partition)
+	if m == nil {
+		return true
+	}
+	next := m.Range(rg.End)
+	return next != nil && next.Epochs[0].Epoch == rg.Epochs[len(rg.Epochs)-1].Epoch
 }
 
 func count(o state.Offsets) (n uint64) {

@@ -38,7 +38,8 @@ type Partition struct {
 	since   time.Time            // when it was first looked at; the goroutine's that brings
 	known   []state.Range        // that subscriptions were told of; that goroutine's
 
-	mu       sync.Mutex           // guards what follows
+	mu       sync.Mutex // guards what follows
+	doubts   doubts
 	orphaned map[uint64]time.Time // when a reader first came to each ORPHANED range
 }
 
@@ -139,12 +140,14 @@ func (p *Partition) notice(m *state.Partition) {
 	for i := range old {
 		if old[i].Status == state.RangeOrphaned {
 			o.add(&old[i], m)
+		} else if old[i].Doubt > 0 {
+			o.addAgain(&old[i], m)
 		}
 	}
 	p.served.Turned(&o)
 }
 
-// Outcome is what became of offsets that were ORPHANED.
+// Outcome is what became of offsets that were ORPHANED, or in doubt.
 type Outcome struct {
 	Back []state.OffsetRange // can be read
 	None []state.OffsetRange // hold nothing, or what was stored again
@@ -178,6 +181,11 @@ func (o *Outcome) add(was *state.Range, m *state.Partition) {
 	if at < was.End {
 		o.None = append(o.None, state.OffsetRange{Start: at, End: was.End})
 	}
+	o.addAgain(was, m)
+}
+
+// addAgain adds what was stored again of a range.
+func (o *Outcome) addAgain(was *state.Range, m *state.Partition) {
 	for _, x := range m.Superseded {
 		if x.Start < was.End && was.Start < x.End {
 			o.None = append(o.None, state.OffsetRange{Start: max(x.Start, was.Start), End: min(x.End, was.End)})

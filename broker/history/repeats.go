@@ -44,6 +44,14 @@ func (x sentIndex) note(data batch.Batch, producers *storage.Sessions) {
 	}
 }
 
+// addTable adds what a producer table remembers.
+func (x sentIndex) addTable(t *storage.Sessions) {
+	for k, s := range t.All() {
+		key := session{k.Producer, k.Number}
+		x[key] = append(x[key], sentBatch{s.Sequence, s.Base, s.Count})
+	}
+}
+
 // repeats are the offsets of a tail whose sequences were stored again in a later epoch.
 type repeats struct {
 	sent  sentIndex

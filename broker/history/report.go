@@ -29,7 +29,7 @@ const reportBytes = 64 << 20
 
 // Report answers another broker what this store has of a range that is ORPHANED
 // or LOST and lists it: after its recovery (R10), and never while it still serves
-// that epoch.
+// that epoch. Of a sealed range it says who has stored what.
 func (h *History) Report(ctx context.Context, body []byte) ([]byte, error) {
 	q := new(fetchArg)
 	if err := protocol.DecodeBody(body, q); err != nil {
@@ -44,21 +44,26 @@ func (h *History) Report(ctx context.Context, body []byte) ([]byte, error) {
 
 // reportHeld says what this store has of a range.
 func (h *History) reportHeld(ctx context.Context, q *fetchArg) (*reportAnswer, error) {
-	q.Returned = true
 	t, m, rg, err := h.held(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	out := &reportAnswer{}
 	err = h.withHeld(ctx, t, m, rg, func(log *storage.Log, found *storage.Recovery) error {
-		if !rg.Tail && rg.Status == state.RangeOrphaned {
-			return out.lookThrough(log, q.From, min(q.To, rg.End))
-		}
-		out.End, out.Proven = found.End, found.Proven
-		for _, d := range found.Damaged {
-			out.Damaged = append(out.Damaged, spanOf{max(d.From, rg.Start), min(d.To, rg.End)})
-		}
 		var err error
+		switch {
+		case rg.Status == state.RangeSealed:
+			out.End, out.Proven = rg.End, true
+		case !rg.Tail && rg.Status == state.RangeOrphaned:
+			if err = out.lookThrough(log, q.From, min(q.To, rg.End)); err != nil || out.End < rg.End {
+				return err
+			}
+		default:
+			out.End, out.Proven = found.End, found.Proven
+			for _, d := range found.Damaged {
+				out.Damaged = append(out.Damaged, spanOf{max(d.From, rg.Start), min(d.To, rg.End)})
+			}
+		}
 		out.Sessions, err = log.Sessions()
 		return err
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/danubemq/danube/meta/state"
-	"github.com/danubemq/danube/storage"
 )
 
 // What comes back of a range that was sealed: its end is known, and it stays where it lies (R15).
@@ -20,7 +19,7 @@ func (h *History) takeBackSealed(ctx context.Context, p *Partition, rg *state.Ra
 	if from.Store == h.cfg.Self().Store {
 		ask = func(at uint64) (*reportAnswer, error) { return h.examine(p, at, rg.End) }
 	}
-	doubt := h.openedInDoubt(p, rg)
+	doubt := rg.Doubt > 0
 	whole := tail{ans: &reportAnswer{End: rg.End, Proven: true}, from: from, at: from.Store}
 	back := uint64(0)
 	for at := rg.Start; at < rg.End; {
@@ -33,7 +32,7 @@ func (h *History) takeBackSealed(ctx context.Context, p *Partition, rg *state.Ra
 		}
 		parts := ans.sound(at)
 		at = ans.End
-		whole.ans.Damaged = append(whole.ans.Damaged, ans.Damaged...)
+		whole.ans.Damaged, whole.ans.Sessions = append(whole.ans.Damaged, ans.Damaged...), ans.Sessions
 		if whole.parts = append(whole.parts, parts...); doubt {
 			continue
 		}
@@ -45,7 +44,7 @@ func (h *History) takeBackSealed(ctx context.Context, p *Partition, rg *state.Ra
 		}
 	}
 	if doubt && len(whole.parts) > 0 {
-		if err := h.index(ctx, p, rg, &whole); err != nil {
+		if err := h.index(p, rg, &whole); err != nil {
 			return err
 		}
 		return h.settleTail(ctx, p, rg, whole)
@@ -57,53 +56,6 @@ func (h *History) takeBackSealed(ctx context.Context, p *Partition, rg *state.Ra
 		h.cfg.Log.Info("messages came back with their broker", "partition", p.name(), "from", rg.Start, "to", rg.End, "offsets", back,
 			"broker", h.cfg.Peers.Name(from.Store))
 	}
-	return nil
-}
-
-// openedInDoubt says whether an epoch behind a range was opened by a broker that
-// did not know the end of the one before, and so may not have known who had
-// stored what in the range either. Else the producers' table was handed on each
-// time, and what was sent again was answered and not stored.
-func (h *History) openedInDoubt(p *Partition, rg *state.Range) bool {
-	m := h.cfg.Meta.View().Partition(p.id.Topic, p.id.Partition)
-	if m == nil {
-		return true
-	}
-	end := rg.End
-	for i := range m.Ranges {
-		r := &m.Ranges[i]
-		if r.Start < rg.End {
-			continue
-		}
-		if r.Start > end || r.Tail || r.Status == state.RangeLost {
-			return true
-		}
-		end = r.End
-	}
-	return false
-}
-
-// index notes the batches that came back where they lie, and what their producers have stored by them.
-func (h *History) index(ctx context.Context, p *Partition, rg *state.Range, t *tail) error {
-	t.sent = sentIndex{}
-	producers := storage.Sessions{}
-	for _, w := range t.parts {
-		if t.from.Store == h.cfg.Self().Store {
-			if err := h.whileSealed(p, w, rg.End, func() error { return readOwn(p.log, w, t.sent, &producers) }); err != nil {
-				return err
-			}
-			continue
-		}
-		for at := w.from; at < w.to; {
-			got, err := h.fetchPage(ctx, p.id, at, w.to, true)
-			if err != nil {
-				return fmt.Errorf("read what came back of [%d, %d): %w", rg.Start, rg.End, err)
-			}
-			t.sent.note(got.data, &producers)
-			at = got.end
-		}
-	}
-	t.ans.Sessions = producers.Encode(rg.End)
 	return nil
 }
 

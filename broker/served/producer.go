@@ -13,7 +13,7 @@ type Producer struct {
 	Handle  uint32      // by which its client knows it
 	Lane    outbox.Lane // the answers to its frames
 
-	part *Partition // set by Attach
+	part *Partition // set by Open
 	stop func()     // ends the watch on the log
 }
 
@@ -29,8 +29,20 @@ func (prod *Producer) Watch(wake chan<- struct{}) {
 	}
 }
 
-// Attach opens a producer's session here.
-func (p *Partition) Attach(prod *Producer, q *protocol.OpenProducer) (*protocol.OpenProducerOK, error) {
+// Open opens a producer's session here, once it is known what its partition has
+// stored elsewhere and after a move, or a moment at most; done ends the wait.
+func (p *Partition) Open(done <-chan struct{}, prod *Producer, q *protocol.OpenProducer) (ok *protocol.OpenProducerOK, err error) {
+	if p.Past != nil {
+		p.Past.AwaitProducers(done)
+	}
+	err = p.AfterMove(done, func() error {
+		ok, err = p.attach(prod, q)
+		return err
+	})
+	return ok, err
+}
+
+func (p *Partition) attach(prod *Producer, q *protocol.OpenProducer) (*protocol.OpenProducerOK, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
