@@ -75,11 +75,10 @@ func TestProducersWaitForWhatOthersKnow(t *testing.T) {
 		n3.part.AwaitProducers(nil)
 		close(waited)
 	}()
-	<-n3.wake // it has asked for a look
 	select {
+	case <-n3.wake: // it has asked for a look
 	case <-waited:
 		t.Fatal("a producer does not wait")
-	default:
 	}
 	n3.round()
 	<-waited
