@@ -493,9 +493,10 @@ func TestStoredAgainOfSealedHistoryIsReadOnce(t *testing.T) {
 	f.kill(first)
 	eventually(t, "its history is orphaned", func() bool { return f.has(second, "twice", state.RangeOrphaned) })
 	f.start(first)
-	if err := f.dial(third).Admin().BrokerDrain(t.Context(), protocol.BrokerArgs{Broker: fmt.Sprintf("n%d", first+1)}); err != nil {
-		t.Fatal(err)
-	}
+	c := f.dial(third)
+	eventually(t, "the first is there and takes nothing more", func() bool {
+		return c.Admin().BrokerDrain(t.Context(), protocol.BrokerArgs{Broker: fmt.Sprintf("n%d", first+1)}) == nil
+	})
 	armed.Store(true)
 	f.kill(second)
 	eventually(t, "the third takes over", func() bool { return f.owner("twice", 0) == third && f.nodes[third].Serves("twice", 0) > 0 })
