@@ -64,10 +64,10 @@ func (w *traffic) send() {
 		case <-tick.C:
 		}
 		for range 5 {
-			began := time.Now()
+			began, sent := time.Now(), n
 			err := w.producer.SendAsync(context.Background(), client.Message{Payload: binary.BigEndian.AppendUint64(nil, n)}, func(_ client.Result, err error) {
 				if err != nil {
-					w.fault("send %d: %v", n, err)
+					w.fault("send %d: %v", sent, err)
 					return
 				}
 				w.sent.Add(1)
