@@ -399,3 +399,39 @@ func TestPauseGivesTheExactEnd(t *testing.T) {
 		wantErr(t, r.log.Resume(), ErrClosed)
 	}
 }
+
+// A partition is deleted while its log is being closed, and while the commit loop still has it in hand: neither comes to
+// a file that is gone, which would fail the whole tier.
+func TestDeletedWhileItCloses(t *testing.T) {
+	fsys := disk.NewMemory(1)
+	tier := openTier(t, fsys, nil)
+	for i := range 1000 {
+		l, _ := openLog(t, tier, Opening{ID: topic(i)})
+		if err := l.Begin(1, 0, 100); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := l.OpenSession(5, 1, 0); err != nil {
+			t.Fatal(err)
+		}
+		s := sender{producer: 5, session: 1}
+		if _, err := l.Append(s.batch(t, 1, 10)); err != nil {
+			t.Fatal(err)
+		}
+		var closing sync.WaitGroup
+		closing.Go(func() {
+			if err := l.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+		if err := tier.Delete(topic(i)); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+		closing.Wait()
+		if err := tier.Err(); err != nil {
+			t.Fatalf("after %d partitions: %v", i+1, err)
+		}
+	}
+	if err := tier.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -138,17 +138,23 @@ func (t *Tier) tombstone(id ID, below uint64) error {
 }
 
 // Delete removes everything the tier holds of a partition, whether it was opened
-// or not. Its Log, if there is one, is closed.
+// or not. Its Log, if there is one, is closed; a Close that came first is waited for.
 func (t *Tier) Delete(id ID) error {
 	t.mu.Lock()
 	l := t.logs[id]
+	t.mu.Unlock()
+	if l != nil {
+		// Neither a Close nor the commit loop may come to a file that is gone: it would fail the whole tier.
+		l.retired.once.Do(l.close)
+		t.leave(l)
+	}
+	t.mu.Lock()
 	delete(t.logs, id)
 	delete(t.run.clean, id)
 	delete(t.run.shut, id)
 	t.mu.Unlock()
 	var gone []*file
 	if l != nil {
-		l.close()
 		l.mu.Lock()
 		gone = l.files.list
 		l.files.list, l.files.current = nil, nil
