@@ -50,6 +50,9 @@ type producerState struct {
 	err      error            // why the first of them did
 }
 
+// makeAgain is how often a producer looks for its topic again after one that is to be made was deleted under it.
+const makeAgain = 5
+
 // Producer opens a producer on a topic, named NAME or /NAMESPACE/NAME, or on
 // one partition of it, NAME:N. What can be tried again is, until ctx ends or
 // the configured timeout is over.
@@ -58,11 +61,27 @@ func (c *Client) Producer(ctx context.Context, topic string, cfg ProducerConfig)
 	if err != nil {
 		return nil, err
 	}
-	full, info, partitions, err := c.partitions(ctx, topic, cfg.Create)
-	if err != nil {
-		return nil, err
+	for fails := 1; ; fails++ {
+		full, info, partitions, err := c.partitions(ctx, topic, cfg.Create)
+		if err != nil {
+			return nil, err
+		}
+		p := c.newProducer(cfg, full, info.Created, partitions)
+		if err = p.begin(ctx); err == nil {
+			return p, nil
+		}
+		p.abandon()
+		// The broker that was asked may not have heard yet that the topic it knows was deleted. Once it has it makes another.
+		deleted := errors.Is(err, protocol.Errorf(protocol.CodeNoSuchTopic, ""))
+		if !deleted || cfg.Create == nil || fails > makeAgain || retry.Pause(ctx, retry.Backoff(fails)) != nil {
+			return nil, err
+		}
 	}
-	p := &Producer{c: c, cfg: cfg, topic: full, created: info.Created, id: rand.Uint64(), session: rand.Uint32()}
+}
+
+// newProducer returns a producer on partitions of a topic whose lanes are not open yet.
+func (c *Client) newProducer(cfg ProducerConfig, topic string, created bool, partitions []int) *Producer {
+	p := &Producer{c: c, cfg: cfg, topic: topic, created: created, id: rand.Uint64(), session: rand.Uint32()}
 	if cfg.Name != "" {
 		p.id = protocol.ProducerID(cfg.Name)
 	}
@@ -71,20 +90,23 @@ func (c *Client) Producer(ctx context.Context, topic string, cfg ProducerConfig)
 	for _, n := range partitions {
 		p.st.lanes = append(p.st.lanes, &lane{p: p, partition: n, state: laneMending, open: p.builder()})
 	}
+	return p
+}
+
+// begin opens the lanes, and lets the client end the producer with itself.
+func (p *Producer) begin(ctx context.Context) error {
 	if err := p.attachAll(ctx); err != nil {
-		p.abandon()
-		return nil, err
+		return err
 	}
-	if err := c.adopt(p); err != nil {
-		p.abandon()
-		return nil, err
+	if err := p.c.adopt(p); err != nil {
+		return err
 	}
-	if cfg.SendTimeout > 0 {
+	if p.cfg.SendTimeout > 0 {
 		p.mu.Lock()
-		p.sweeper = time.AfterFunc(cfg.SendTimeout/4+time.Millisecond, p.sweep)
+		p.sweeper = time.AfterFunc(p.cfg.SendTimeout/4+time.Millisecond, p.sweep)
 		p.mu.Unlock()
 	}
-	return p, nil
+	return nil
 }
 
 // attachAll opens the session on every partition.
