@@ -275,7 +275,7 @@ func (r *Reader) fill(s source, maxBytes int) error {
 // is not one whole batch to keep.
 func (r *Reader) take(c *memory.Chunk, s source) (need int, err error) {
 	rest := c.Buf
-	from := -1
+	from, next := -1, r.next
 	for len(rest) > 0 {
 		at := len(c.Buf) - len(rest)
 		b, err := batch.CheckHeader(rest, limits)
@@ -299,12 +299,18 @@ func (r *Reader) take(c *memory.Chunk, s source) (need int, err error) {
 			}
 			return 0, r.step(s, r.at+int64(at), err)
 		}
-		if from >= 0 && b.Control() {
+		if from >= 0 && (b.Control() || b.Base() != next) {
 			c.Buf = c.Buf[:at]
 			break
 		}
-		if from < 0 && !b.Control() && b.End() > r.next {
-			from = at
+		if !b.Control() && b.End() > r.next {
+			if from < 0 && b.Base() > r.next { // what lay in between is lost, and was not seen: the index begins behind it
+				return 0, &Damage{From: r.next, To: min(b.Base(), s.after), File: s.file.handle.Name, At: r.at + int64(at), Err: errMissing}
+			}
+			if from < 0 {
+				from = at
+			}
+			next = b.End()
 		}
 		rest = rest[len(b):]
 	}

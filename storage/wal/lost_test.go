@@ -1,0 +1,92 @@
+package wal
+
+import (
+	"bytes"
+	"errors"
+	"path"
+	"slices"
+	"testing"
+
+	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/disk"
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// withLoss is the log of a broker that was killed, in one file, of which change
+// makes another: it gets where each of its batches begins, and where the last
+// one ends. The journal, which has it all, is gone.
+func withLoss(t *testing.T, change func(data []byte, starts []int) []byte) (r *rig, all []batch.Batch, found Found) {
+	t.Helper()
+	r = newRig(t, func(c *Config) { c.SegmentBytes = 1 << 20 })
+	r.mustPut(60, 100)
+	name := path.Join(r.log.dir(), segment.FormatName(0, 1))
+	fsys := r.fsys.Kill()
+	data, err := disk.ReadFile(fsys, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, at, err := segment.ParseHeader(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var starts []int
+	for rest := batch.Batch(bytes.Clone(data[at:])); len(rest) > 0 && !rest.Control(); { // a mark ends the file
+		n := rest.Len()
+		starts = append(starts, at)
+		all, rest = append(all, rest[:n]), rest[n:]
+		at += n
+	}
+	starts = append(starts, at)
+	im := &image{t: t, fsys: fsys}
+	im.write(name, change(data, starts))
+	im.dropJournal()
+	r.tier = openTier(t, fsys, nil)
+	r.log, found = openLog(t, r.tier, Opening{ID: topic(1), Topic: "/default/t", Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}})
+	t.Cleanup(r.close)
+	return r, all, found
+}
+
+// Where the front of a file is lost, a reader is told so, and never given what stands behind it.
+func TestReaderNeverStepsOverALostFront(t *testing.T) {
+	r, all, found := withLoss(t, func(data []byte, starts []int) []byte {
+		clear(data[starts[0]:starts[5]])
+		return data
+	})
+	front, end := all[5].Base(), all[len(all)-1].End()
+	if found.End != end || found.Class != Damaged {
+		t.Fatalf("%+v", found)
+	}
+	r.isLost(0, front, all[5])
+}
+
+// A file that lacks batches in its middle, without a trace, is not read as if it had them.
+func TestReaderNeverStepsOverALostMiddle(t *testing.T) {
+	r, all, _ := withLoss(t, func(data []byte, starts []int) []byte {
+		return slices.Delete(data, starts[20], starts[30])
+	})
+	r.isLost(all[20].Base(), all[30].Base(), all[30])
+}
+
+// isLost reads the log: all below from, nothing of [from, to), and then the batch next.
+func (r *rig) isLost(from, to uint64, next batch.Batch) {
+	r.t.Helper()
+	reader := r.log.Reader(0)
+	defer reader.Close()
+	for reader.Offset() < from {
+		at := reader.Offset()
+		v, err := reader.Next(1 << 20)
+		if err != nil || v.Base != at || v.End > from {
+			r.t.Fatalf("offsets %d to %d, %v; those from %d on are lost", v.Base, v.End, err, from)
+		}
+		v.Release()
+	}
+	v, err := reader.Next(1)
+	if d, ok := errors.AsType[*Damage](err); !ok || d.From != from || d.To != to {
+		r.t.Fatalf("offsets %d to %d, %v; those from %d to %d are lost", v.Base, v.End, err, from, to)
+	}
+	reader.Seek(to)
+	if v, err = reader.Next(1); err != nil || !bytes.Equal(v.Data, next) {
+		r.t.Fatalf("behind it: %v", err)
+	}
+	v.Release()
+}
