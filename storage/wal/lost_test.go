@@ -90,3 +90,26 @@ func (r *rig) isLost(from, to uint64, next batch.Batch) {
 	}
 	v.Release()
 }
+
+// A file without a footer is none that was sealed, also when an earlier start
+// has kept beside it what the footer would say: the clean marker does not name it.
+func TestAHintIsNoFooter(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.SegmentBytes = 1 << 20 })
+	r.mustPut(200, 1000) // large enough for a hint beside it
+	end := r.log.Committed()
+	for _, known := range []string{"scanned", "known by its hint"} {
+		r.fsys = r.fsys.Kill()
+		r.tier = openTier(t, r.fsys, func(c *Config) { c.Now = r.clock.now; c.SegmentBytes = 1 << 20 })
+		var found Found
+		r.log, found = openLog(t, r.tier, Opening{ID: topic(1), Topic: "/default/t", Extents: []Extent{{Epoch: 1, Start: 0, End: end}, {Epoch: 2, Start: end, End: openEnd}}})
+		if f := r.log.files.list[0]; found.End != end || !f.known || f.sealed {
+			t.Errorf("the file is %s: sealed %v, %+v", known, f.sealed, found)
+		}
+	}
+	home, number := r.tier.home(), r.tier.run.number
+	r.close()
+	ends, err := home.ReadMarker(number)
+	if e, ok := ends[r.log.id]; ok || err != nil {
+		t.Errorf("the marker has %+v, %v", e, err)
+	}
+}

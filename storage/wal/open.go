@@ -217,7 +217,8 @@ var errMissing = errors.New("segment file is missing or cut short")
 // footer tells where it ends, unless that was never synced.
 func (r *opener) inner(f *file, next uint64, x Extent) error {
 	footer, err := r.hint(f)
-	if err == nil && footer == nil {
+	sealed := footer == nil
+	if err == nil && sealed {
 		footer, err = r.readFooter(f)
 	}
 	if err != nil {
@@ -231,7 +232,7 @@ func (r *opener) inner(f *file, next uint64, x Extent) error {
 		}
 		return nil
 	}
-	r.adopt(f, footer)
+	r.adopt(f, footer, sealed)
 	if footer.End < next && !x.Away {
 		r.damage(Damage{From: footer.End, To: next, File: f.handle.Name, At: footer.DataEnd, Err: errMissing})
 	}
@@ -242,12 +243,12 @@ func (r *opener) inner(f *file, next uint64, x Extent) error {
 func (r *opener) newest(f *file, x Extent, last bool) (uint64, error) {
 	if m, ok := r.log.tier.cleanEnd(r.log.id); ok && m.Base == f.base && m.Epoch == f.epoch {
 		if footer, err := r.readFooter(f); err == nil && footer.End == m.End && footer.DataEnd == m.Size {
-			r.adopt(f, footer)
+			r.adopt(f, footer, true)
 			return footer.End, nil
 		}
 	}
 	if footer, err := r.hint(f); err == nil && footer != nil && !last {
-		r.adopt(f, footer)
+		r.adopt(f, footer, false)
 		return footer.End, nil
 	}
 	return r.full(f, last && x.End == math.MaxUint64)
@@ -259,9 +260,10 @@ func (r *opener) handedOver(f *file) bool {
 	return err == nil && footer.Batches == 0
 }
 
-// adopt takes what a footer says of a file, and its producer table.
-func (r *opener) adopt(f *file, footer *segment.Footer) {
-	f.known, f.size, f.end, f.sealed = true, footer.DataEnd, footer.End, true
+// adopt takes what a footer says of a file, and its producer table. The footer of
+// one that is not sealed is a hint beside it.
+func (r *opener) adopt(f *file, footer *segment.Footer, sealed bool) {
+	f.known, f.size, f.end, f.sealed = true, footer.DataEnd, footer.End, sealed
 	r.time = max(r.time, footer.LastTime)
 	if table, err := footer.Producers(); err == nil {
 		r.remember(table)
