@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,13 +54,7 @@ func statuses(m *state.Partition) (out []string) {
 }
 
 func (f *fleet) has(via int, topic string, what state.RangeStatus) bool {
-	m := f.nodes[via].Partition(topic, 0)
-	for i := range m.Ranges {
-		if m.Ranges[i].Status == what {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(statuses(f.nodes[via].Partition(topic, 0)), what.String())
 }
 
 // verify reads a topic of one partition through.
