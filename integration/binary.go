@@ -23,8 +23,9 @@ func raced() build { return build{race: true} }
 type binaries struct {
 	dir string
 
-	mu    sync.Mutex
-	built map[build]string
+	mu     sync.Mutex
+	built  map[build]string
+	fusefs string
 }
 
 // programs is set up by TestMain, which also removes the folder.
@@ -42,7 +43,7 @@ func (p *binaries) path(t testing.TB, b build) string {
 		return path
 	}
 	name := "danube"
-	args := []string{"build", "-trimpath", "-buildvcs=false"}
+	args := []string{"-buildvcs=false"}
 	if b.race {
 		name += "-race"
 		args = append(args, "-race")
@@ -54,16 +55,35 @@ func (p *binaries) path(t testing.TB, b build) string {
 	if overlay := os.Getenv("DANUBE_OVERLAY"); overlay != "" { // a planted bug
 		args = append(args, "-overlay", overlay)
 	}
-	path := filepath.Join(p.dir, name)
-	cmd := exec.Command("go", append(args, "-o", path, "./cmd/danube")...)
-	cmd.Dir = ".."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
-	}
+	path := p.compile(t, "..", name, append(args, "./cmd/danube")...)
 	if p.built == nil {
 		p.built = map[build]string{}
 	}
 	p.built[b] = path
+	return path
+}
+
+// fuse returns the program of the lossy disk.
+func (p *binaries) fuse(t testing.TB) string {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fusefs == "" {
+		p.fusefs = p.compile(t, "fuse", "fusefs", "-buildvcs=false", ".")
+	}
+	return p.fusefs
+}
+
+// compile runs go build in a folder. It says nothing of -trimpath: the packages are those that `go test` and `go vet` have
+// compiled, and with another flag all of them would be compiled once more.
+func (p *binaries) compile(t testing.TB, dir, name string, args ...string) string {
+	t.Helper()
+	path := filepath.Join(p.dir, name)
+	cmd := exec.Command("go", append([]string{"build", "-o", path}, args...)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
 	return path
 }
 

@@ -32,12 +32,7 @@ func mountLossyDisk(t testing.TB) *lossyDisk {
 		lacks(t, "/dev/fuse", "fuse3")
 	}
 	top := t.TempDir()
-	program := filepath.Join(programs.dir, "fusefs")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program, ".")
-	cmd.Dir = "fuse"
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build fusefs: %v\n%s", err, out)
-	}
+	program := programs.fuse(t)
 	d := &lossyDisk{t: t, dir: filepath.Join(top, "mnt")}
 	for _, dir := range []string{d.dir, filepath.Join(top, "disk")} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
