@@ -42,6 +42,7 @@ func (r result) clear(t testing.TB, code int, words ...string) {
 // TestBadInputToCommands is a table of what people get wrong, each against a broker that has a topic. Nothing is lost by
 // any of it.
 func TestBadInputToCommands(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{})
 	sendEach(t, b.produce("there"), 0, 10, 100)
 	b.must(nil, "subscription", "create", "there", "s", "--type", "shared")
@@ -97,6 +98,7 @@ func TestBadInputToCommands(t *testing.T) {
 
 // TestBadInputClosedPipe: whoever reads the output goes away, which is no error but with an open --count.
 func TestBadInputClosedPipe(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{})
 	b.must(nil, "produce", "t", "--count", "20000", "--size", "1KiB")
 	for args, want := range map[string]string{"": "0", "--count 30000 --timeout 30s": "1"} {
@@ -125,6 +127,7 @@ func refusal(t testing.TB, env []string, args ...string) result {
 
 // TestBadInputToStandalone: what is wrong with a configuration or in the way of a start is named, with what to do.
 func TestBadInputToStandalone(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{})
 	pid := fmt.Sprintf("process %d", b.process.cmd.Process.Pid)
 	config := func(text string) []string {
@@ -162,6 +165,7 @@ func TestBadInputToStandalone(t *testing.T) {
 // TestBadInputNewerFormat writes a newer version into each kind of file: the start refuses, names both versions and
 // touches nothing; with the old bytes back it goes on (A81).
 func TestBadInputNewerFormat(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{})
 	sendEach(t, b.produce("kept"), 0, 10, 100)
 	b.kill()
@@ -198,6 +202,7 @@ func TestBadInputNewerFormat(t *testing.T) {
 // TestBadInputMessageTooLarge: the broker's own limit, through the client: refused for good, what comes before and behind
 // is stored.
 func TestBadInputMessageTooLarge(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{})
 	p := b.produce("t")
 	sendEach(t, p, 0, 1, 10)

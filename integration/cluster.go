@@ -205,16 +205,23 @@ func parseReady(line string) map[string]string {
 }
 
 // freePort finds a port below the range that the kernel gives to outgoing connections: one of those could take the
-// port while its broker is down.
+// port while its broker is down. No other test is given it until this one is over: its datagrams are taken as a claim.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 200 {
 		port := 20000 + rand.IntN(12000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		claim, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		l, err := net.Listen("tcp", address)
 		if err == nil {
 			l.Close()
+			t.Cleanup(func() { claim.Close() })
 			return port
 		}
+		claim.Close()
 	}
 	t.Fatal("no free port found on 127.0.0.1")
 	return 0

@@ -97,6 +97,7 @@ func flawless(t testing.TB, b *broker) {
 // TestDamageFlippedBit flips one bit of a closed segment: that message is named by file and position, the others are
 // served, nothing is cut, lag reaches zero and says what was skipped (A2, A10).
 func TestDamageFlippedBit(t *testing.T) {
+	t.Parallel()
 	b := kept300(t)
 	path, at := inSegments(t, b.dir, 150, sizeKept)
 	if path == segments(t, b.dir)[len(segments(t, b.dir))-1] {
@@ -141,6 +142,7 @@ func TestDamageFlippedBit(t *testing.T) {
 
 // TestDamageWholeSegment fills a closed segment with zeros behind its header (A10).
 func TestDamageWholeSegment(t *testing.T) {
+	t.Parallel()
 	b := kept300(t)
 	path, _ := inSegments(t, b.dir, 150, sizeKept)
 	info, err := os.Stat(path)
@@ -168,6 +170,7 @@ func TestDamageWholeSegment(t *testing.T) {
 // TestDamageMissingSegment removes a file out of the middle: the range is ORPHANED, new messages go on, a consumer waits
 // gap_wait and passes it with a notice; the other topic is untouched (A16).
 func TestDamageMissingSegment(t *testing.T) {
+	t.Parallel()
 	b := kept300(t)
 	path, _ := inSegments(t, b.dir, 150, sizeKept)
 	if err := os.Rename(path, filepath.Join(t.TempDir(), "aside")); err != nil {
@@ -205,6 +208,7 @@ func TestDamageMissingSegment(t *testing.T) {
 
 // TestDamageSegmentComesBack puts a missing file back before the next start: what was orphaned is served again.
 func TestDamageSegmentComesBack(t *testing.T) {
+	t.Parallel()
 	b := kept300(t)
 	path, _ := inSegments(t, b.dir, 150, sizeKept)
 	aside := filepath.Join(t.TempDir(), "aside")
@@ -230,6 +234,7 @@ func TestDamageSegmentComesBack(t *testing.T) {
 // TestDamageHints cuts, empties and removes the index files that lie beside segments, and cuts the newest segment behind
 // its header: every start is over within seconds and nothing that can be proven is lost (A4).
 func TestDamageHints(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{env: []string{"DANUBE_STORAGE_WAL_SEGMENT_BYTES=1MiB"}})
 	sendEach(t, b.produce("hurt"), 0, 300, sizeKept)
 	b.restart() // sealed only when a new epoch begins
@@ -247,6 +252,7 @@ func TestDamageHints(t *testing.T) {
 		"of another": func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte{1}, 4096), 0o640) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
 			copyTree(t, b.dir, dir)
 			hints := filesUnder(t, dir, func(path string, _ int64) bool { return filepath.Ext(path) == ".idx" })
@@ -268,11 +274,13 @@ func TestDamageHints(t *testing.T) {
 // TestDamageLastSegmentCut removes the newest segment of a stopped broker, or leaves only its head: acknowledged messages
 // are gone, which is declared; what is left is served, and no offset is given twice (A4, R10).
 func TestDamageLastSegmentCut(t *testing.T) {
+	t.Parallel()
 	for name, hurt := range map[string]func(path string) error{
 		"removed": os.Remove, "head only": func(path string) error { return os.Truncate(path, 150) },
 		"emptied": func(path string) error { return os.Truncate(path, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := kept300(t)
 			path, _ := inSegments(t, b.dir, 299, sizeKept)
 			if err := hurt(path); err != nil {
@@ -307,6 +315,7 @@ func TestDamageLastSegmentCut(t *testing.T) {
 // TestDamageTornTail appends what an unfinished write leaves to the newest segment of a killed broker: it is cut, physically, and does
 // not come back with the second restart (A5).
 func TestDamageTornTail(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{})
 	sendEach(t, b.produce("torn"), 0, 2, 100)
 	b.kill()
@@ -331,6 +340,7 @@ func TestDamageTornTail(t *testing.T) {
 
 // TestDamageUnknownFolder: data of a topic that the metadata does not know are named and kept (A12).
 func TestDamageUnknownFolder(t *testing.T) {
+	t.Parallel()
 	b := kept300(t)
 	unknown := filepath.Join(b.dir, "wal", strings.Repeat("ab", 16))
 	copyTree(t, filepath.Dir(filepath.Dir(segments(t, b.dir)[0])), unknown)

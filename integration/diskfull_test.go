@@ -79,6 +79,7 @@ func (b *broker) healthz() (status string, reasons []string) {
 // TestDiskFull fills a volume of 50 MB with messages: a clear refusal that may be tried again, reading and acknowledging
 // go on, health says so, a restart works while it is full, and when space returns all goes on without one (A76, A12c, A77).
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	dir := volume(t, "50")
 	ballast := filepath.Join(dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 12<<20), 0o600); err != nil {

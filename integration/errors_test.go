@@ -93,6 +93,7 @@ func TestBadInputFourErrors(t *testing.T) {
 // learns at his own deadline that time ran out; nobody is refused or disconnected meanwhile, and once the log goes on
 // everything that was taken is there (A75, A71).
 func TestFaultsOverloaded(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{build: faulty(), env: []string{"DANUBE_MEMORY_LIMIT=64MiB"}})
 	const producers, size = 64, 1 << 20
 	c := b.crowd(producers)

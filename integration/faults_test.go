@@ -112,6 +112,7 @@ func dieAt(t testing.TB, b *broker, step string, rnd *rand.Rand) {
 // TestFaultsKillAtEveryStep kills the process at each named step of the log, under load, and starts it again: nothing
 // that was acknowledged is lost, nothing is stored twice.
 func TestFaultsKillAtEveryStep(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{build: faulty(), env: []string{"DANUBE_STORAGE_WAL_SEGMENT_BYTES=1MiB"}})
 	rnd := rand.New(rand.NewPCG(6, 6))
 	l := newLedger()
@@ -150,6 +151,7 @@ func TestFaultsKillAtEveryStep(t *testing.T) {
 // TestFaultsUnsyncedIsUnseen holds the log between its write and its sync: nobody is acknowledged, and nobody reads what
 // may yet be lost (R1).
 func TestFaultsUnsyncedIsUnseen(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{build: faulty()})
 	p := b.produce("held")
 	sendEach(t, p, 0, 5, 100)
@@ -176,6 +178,7 @@ func TestFaultsUnsyncedIsUnseen(t *testing.T) {
 
 // TestFaultsClockSteps moves the clock back and forth: append times never run backwards within a partition (R13, A42).
 func TestFaultsClockSteps(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{build: faulty()})
 	p := b.produce("clock")
 	n := 0
@@ -210,6 +213,7 @@ func TestFaultsClockSteps(t *testing.T) {
 
 // TestFaultsPanicEndsTheProcess: nothing carries on after a panic, and the stack is there.
 func TestFaultsPanicEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{build: faulty()})
 	p := b.produce("t")
 	sendEach(t, p, 0, 5, 100)

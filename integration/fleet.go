@@ -236,18 +236,27 @@ const firstHost = 11
 func loopback(t testing.TB, n int) string {
 	t.Helper()
 	for range 200 {
-		prefix := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), 1+rand.IntN(250))
-		claim, err := net.Listen("tcp", prefix+"1:7946")
-		if err != nil {
-			continue
-		}
+		prefix := "127." + part(t)
 		if free(prefix, n) {
-			t.Cleanup(func() { claim.Close() })
 			return prefix
 		}
-		claim.Close()
 	}
 	t.Fatal("no free part of the loopback network found")
+	return ""
+}
+
+// part finds the middle of an address, A.B., that no other test has, and keeps it until the test is over: who listens on
+// 127.A.B.1 has it.
+func part(t testing.TB) string {
+	t.Helper()
+	for range 200 {
+		middle := fmt.Sprintf("%d.%d.", 1+rand.IntN(250), 1+rand.IntN(250))
+		if claim, err := net.Listen("tcp", "127."+middle+"1:7946"); err == nil {
+			t.Cleanup(func() { claim.Close() })
+			return middle
+		}
+	}
+	t.Fatal("no free part of a network found")
 	return ""
 }
 

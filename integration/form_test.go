@@ -55,6 +55,7 @@ func (b *broker) askStatus() *protocol.Status {
 
 // TestFormInAnyOrder starts three brokers in any order, within a second of each other: one cluster each time.
 func TestFormInAnyOrder(t *testing.T) {
+	t.Parallel()
 	rnd := rand.New(rand.NewPCG(3, 3))
 	slowest := time.Duration(0)
 	for i := range scaled(20) + 2 {
@@ -194,6 +195,7 @@ func TestFormLater(t *testing.T) {
 // TestFormCrossedSeeds starts six brokers that expect three, with seeds across, and kills brokers at the steps of a
 // proposal: whatever happens, one cluster comes of it.
 func TestFormCrossedSeeds(t *testing.T) {
+	t.Parallel()
 	rnd := rand.New(rand.NewPCG(5, 5))
 	steps := []string{"before proposed", "proposed", "before held", "held", "before founded", "founded", "told", "added"}
 	hit := map[string]int{}

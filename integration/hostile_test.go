@@ -93,6 +93,7 @@ func TestHostileConnections(t *testing.T) {
 
 // TestHostilePrefixes sends every prefix of valid frames, then random bytes, after a valid HELLO (A72).
 func TestHostilePrefixes(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{})
 	sendEach(t, b.produce("good"), 0, 10, 100)
 	frames := [][]byte{

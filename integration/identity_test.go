@@ -25,6 +25,7 @@ func (b *broker) refusal() string {
 // TestIdentityTwoClustersNeverMerge: a broker of one cluster that is started with a seed of another stays what it is, and
 // neither cluster sees the other's brokers (A57).
 func TestIdentityTwoClustersNeverMerge(t *testing.T) {
+	t.Parallel()
 	x, y := startCluster(t, 3, options{build: &build{}}), startCluster(t, 3, options{build: &build{}})
 	x.one("of-x")
 	y.one("of-y")
@@ -53,6 +54,7 @@ func TestIdentityTwoClustersNeverMerge(t *testing.T) {
 
 // TestIdentityWildcard: an address that nobody can dial is refused with the setting that mends it (A57).
 func TestIdentityWildcard(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, options{build: &build{}})
 	b := f.brokers[0]
 	b.host = "0.0.0.0"
@@ -66,6 +68,7 @@ func TestIdentityWildcard(t *testing.T) {
 // TestIdentityNewAddress: a broker comes back at another address, under its old name, with its topics (A57); then all
 // three at once.
 func TestIdentityNewAddress(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{build: &build{}})
 	f.one("moved-house")
 	elsewhere := loopback(t, 3)
@@ -104,6 +107,7 @@ func (b *broker) rehouse(host string) {
 // TestIdentityStandaloneBecomesFirst: the data directory of a broker that stood alone is the first of a cluster, with its
 // topics.
 func TestIdentityStandaloneBecomesFirst(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, options{build: &build{}})
 	first := f.brokers[0]
 	first.options.join = false
@@ -129,6 +133,7 @@ func TestIdentityStandaloneBecomesFirst(t *testing.T) {
 // TestIdentitySecondCopy: a copy of a data directory on another address is refused while the first runs, which is not
 // disturbed (R9).
 func TestIdentitySecondCopy(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 4, options{build: &build{}})
 	copied, second := f.brokers[2], f.brokers[3]
 	f.founders(3)
@@ -165,6 +170,7 @@ func (f *fleet) storeOf(b *broker) string {
 // TestIdentityEmptiedVoter: a voter whose disk was emptied comes as a new broker, and the old one's vote is nobody's. The
 // cluster has a full set of voters again, and what lay only on the old disk is said to be orphaned, not gone (R9).
 func TestIdentityEmptiedVoter(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{build: &build{}})
 	f.create("emptied", 1)
 	victim := f.others(f.leader())[0]

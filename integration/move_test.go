@@ -16,6 +16,7 @@ import (
 // TestMoveUnderLoad moves one topic round the brokers while it is produced to and consumed: neither client sees an error,
 // nothing is lost, doubled or out of order, and in the end the list of ranges is short.
 func TestMoveUnderLoad(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{})
 	f.create("moved", 1)
 	tr := carry(t, f.door, "moved", 1000)
@@ -54,6 +55,7 @@ func (f *fleet) short(topic string) {
 // TestMoveHistoryIsRead: right after a move older offsets are read from the old owner; when the copy is complete the old
 // one is released and may die.
 func TestMoveHistoryIsRead(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{})
 	f.create("old", 1)
 	first := f.owner("old", 0)
@@ -76,6 +78,7 @@ func TestMoveHistoryIsRead(t *testing.T) {
 
 // TestMoveToBusyOrDeadBroker: a move to a broker that is away fails in words, and the topic goes on where it is.
 func TestMoveToDeadBroker(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{})
 	f.create("stays", 1)
 	tr := carry(t, f.door, "stays", 500)
@@ -122,6 +125,7 @@ func moveSteps(t testing.TB) []string {
 // TestMoveKilledAtEveryStep kills each broker at each step of a move that it reaches, under load. Whatever dies: nothing
 // is lost, and nothing stays half-way (L2).
 func TestMoveKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{build: &build{tags: "faults"}})
 	f.create("hurt", 1)
 	tr := carry(t, f.door, "hurt", 500)
@@ -161,6 +165,7 @@ func waitEnd(b *broker, d time.Duration) bool {
 
 // TestMoveLeaderDies kills the leader while a move is on: the next leader ends what it began.
 func TestMoveLeaderDies(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{build: &build{tags: "faults"}})
 	f.create("ended", 1)
 	leader := f.leader()
@@ -189,6 +194,7 @@ func TestMoveLeaderDies(t *testing.T) {
 
 // TestDrain empties a broker of many topics under light load (`broker drain`), then takes it out.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{build: &build{}})
 	topics := scaled(1000)
 	for i := range topics {
@@ -219,6 +225,7 @@ func TestDrain(t *testing.T) {
 
 // TestRollingRestartKeepsVotes: a broker that was stopped in order stays a member with its vote.
 func TestRollingRestartKeepsVotes(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{})
 	b := f.others(f.leader())[0]
 	b.stop(readyWithin)
@@ -246,6 +253,7 @@ func TestRollingRestartKeepsVotes(t *testing.T) {
 
 // TestRollingRestart stops and starts every broker in turn under load: no send fails, nothing is lost or out of order.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{})
 	f.create("rolled", 1)
 	tr := carry(t, f.door, "rolled", 500)

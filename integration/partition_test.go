@@ -65,10 +65,12 @@ func (b *broker) epochOf(topic string) uint64 {
 }
 
 func TestPartitionBothWays(t *testing.T) {
+	t.Parallel()
 	cutOwner(t, func(w *wires, owner int, _ []int) { w.isolate(owner) })
 }
 
 func TestPartitionOwnerIsNotHeard(t *testing.T) {
+	t.Parallel()
 	cutOwner(t, func(w *wires, owner int, others []int) {
 		for _, o := range others {
 			w.silence(owner, o)
@@ -77,6 +79,7 @@ func TestPartitionOwnerIsNotHeard(t *testing.T) {
 }
 
 func TestPartitionOwnerHearsNothing(t *testing.T) {
+	t.Parallel()
 	cutOwner(t, func(w *wires, owner int, others []int) {
 		for _, o := range others {
 			w.silence(o, owner)
@@ -86,6 +89,7 @@ func TestPartitionOwnerHearsNothing(t *testing.T) {
 
 // TestPartitionOneLink cuts one link of three: the owner still reaches the leader, so nothing moves.
 func TestPartitionOneLink(t *testing.T) {
+	t.Parallel()
 	w := newWires(t, 3)
 	f, owner, tr := takeover(t, options{wires: w}, false, 500)
 	leader := f.leader()
@@ -114,6 +118,7 @@ func TestPartitionOneLink(t *testing.T) {
 // TestLossMovesNothing drops 30 % of all packets between brokers for a minute (in CI a few seconds): gossip may suspect
 // whom it likes, no topic of a healthy broker moves.
 func TestLossMovesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWires(t, 3)
 	f := startCluster(t, 3, options{wires: w})
 	f.create("lossy", 6)

@@ -15,6 +15,7 @@ import (
 // TestPowerLossKeepsEveryAck cuts the power of a real process under load, again and again, at random moments: with all
 // that was not synced gone, or some of it torn (A1).
 func TestPowerLossKeepsEveryAck(t *testing.T) {
+	t.Parallel()
 	disk := mountLossyDisk(t)
 	b := startBroker(t, "n1", options{dir: filepath.Join(disk.dir, "data")})
 	rnd := rand.New(rand.NewPCG(3, 3))
@@ -48,8 +49,10 @@ func TestPowerLossKeepsEveryAck(t *testing.T) {
 // TestPowerLossRightAfterCreation: a topic made a moment before the loss, with a hundred messages and a subscription
 // acknowledged, is there whole (A1).
 func TestPowerLossRightAfterCreation(t *testing.T) {
+	t.Parallel()
 	for _, seed := range []uint64{0, 1, 2} {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
 			disk := mountLossyDisk(t)
 			b := startBroker(t, "n1", options{dir: filepath.Join(disk.dir, "data")})
 			sendEach(t, b.produce("fresh"), 0, 100, 100)
@@ -83,6 +86,7 @@ func TestPowerLossRightAfterCreation(t *testing.T) {
 
 // TestPowerLossWhileStarting cuts the power again and again while the broker recovers from the last cut.
 func TestPowerLossWhileStarting(t *testing.T) {
+	t.Parallel()
 	disk := mountLossyDisk(t)
 	b := startBroker(t, "n1", options{dir: filepath.Join(disk.dir, "data")})
 	sendEach(t, b.produce("kept"), 0, 300, 100)

@@ -30,6 +30,7 @@ func (f *fleet) epochs(topic string) string {
 // TestQuorumLostIsRecovered: two of three brokers are gone for good. Nothing can be decided, readiness says so; `cluster
 // recover` makes the third the only voter, and what lies on its disk is readable and writable; new brokers join.
 func TestQuorumLostIsRecovered(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{build: &build{}})
 	f.create("saved", 1)
 	survivor := f.brokers[0]
@@ -83,6 +84,7 @@ func TestQuorumAwayWhileRolling(t *testing.T) {
 // TestQuorumRaftDatabaseLost: the metadata of every broker are gone; `cluster rebuild` makes them again from one broker's
 // segments, and nothing readable there is lost (R22).
 func TestQuorumRaftDatabaseLost(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{build: &build{}})
 	f.create("rebuilt", 1)
 	b := f.brokers[0]
@@ -105,6 +107,7 @@ func TestQuorumRaftDatabaseLost(t *testing.T) {
 // TestQuorumVoterReplaced: a voter that is removed gives its vote to a broker that had none, and disturbs no election when
 // it comes back (A54).
 func TestQuorumVoterReplaced(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 4, options{build: &build{}})
 	f.founders(3)
 	f.start()
@@ -145,6 +148,7 @@ func TestQuorumVoterReplaced(t *testing.T) {
 // TestQuorumRestartsAfterCompaction: metadata that were compacted many times come back after a kill of all brokers, and
 // reach a broker that joins as a snapshot (A55).
 func TestQuorumRestartsAfterCompaction(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 4, options{build: &build{}})
 	late := f.brokers[3]
 	f.founders(3)
@@ -178,6 +182,7 @@ func TestQuorumRestartsAfterCompaction(t *testing.T) {
 // TestQuorumNotReadyWithout: a broker that reaches no majority says that it is not ready, in words, and is ready again by
 // itself (A59).
 func TestQuorumNotReadyWithout(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{build: &build{}})
 	lone := f.brokers[0]
 	for _, b := range f.brokers[1:] {
@@ -205,6 +210,7 @@ func TestQuorumNotReadyWithout(t *testing.T) {
 // TestQuorumDeadCannotVoteAgain: after a recovery a broker of the lost majority that comes back is of an older history:
 // it does not vote, and changes nothing.
 func TestQuorumDeadCannotVoteAgain(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3, options{build: &build{}})
 	f.create("saved", 1)
 	survivor, back := f.brokers[0], f.brokers[1:]

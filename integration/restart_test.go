@@ -119,6 +119,7 @@ func (l *ledger) load(ctx context.Context, t testing.TB, d door, topic, tag stri
 // TestRestartKeepsEveryAck kills the broker at random moments under load. The producers live through it: in the end
 // every message has an outcome, what was acknowledged is there once, at its offset (A12a).
 func TestRestartKeepsEveryAck(t *testing.T) {
+	t.Parallel()
 	kills := max(scaled(100), 4)
 	rnd := rand.New(rand.NewPCG(2, 2))
 	b := startBroker(t, "n1", options{})
@@ -173,8 +174,10 @@ func TestRestartStopUnderLoad(t *testing.T) {
 // TestRestartNeverSkipsACursor kills the broker while a consumer acknowledges: what comes again after the restart was
 // acknowledged within the last commit interval, and nothing is skipped.
 func TestRestartNeverSkipsACursor(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []protocol.SubscriptionType{protocol.Exclusive, protocol.Shared} {
 		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
 			b := startBroker(t, "n1", options{})
 			rounds := max(scaled(60), 3)
 			p := b.produce("cursor")
@@ -276,6 +279,7 @@ func firstAgain(t testing.TB, b *broker, kind protocol.SubscriptionType) uint64 
 
 // TestRestartKeepsConfirmedAcks: an acknowledgement that was confirmed never comes again.
 func TestRestartKeepsConfirmedAcks(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{})
 	sendEach(t, b.produce("cursor"), 0, 40, 20)
 	for round := range 3 {
@@ -301,6 +305,7 @@ func TestRestartKeepsConfirmedAcks(t *testing.T) {
 // TestRestartIntervalIsNamed: the weaker promise stands in the ready line, in acknowledgements and in describe, and
 // keeps what it promises, a kill of the process.
 func TestRestartIntervalIsNamed(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{env: []string{"DANUBE_STORAGE_WAL_SYNC=interval"}})
 	if b.ready["durability"] != "interval" {
 		t.Errorf("the ready line says durability=%s", b.ready["durability"])
@@ -330,6 +335,7 @@ func randomUpTo(rnd *rand.Rand, d time.Duration) time.Duration {
 
 // TestRestartKilledWhileStarting kills the broker again and again before it is ready.
 func TestRestartKilledWhileStarting(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{})
 	sendEach(t, b.produce("kept"), 0, 300, 100)
 	rnd := rand.New(rand.NewPCG(5, 5))

@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -299,26 +297,20 @@ func (o *operator) done() {
 // TestRunbook makes every breakage of the runbook with real processes and mends it with what the page says, word for word:
 // a section, a quote or a command that is not tried makes it fail.
 func TestRunbook(t *testing.T) {
+	t.Parallel()
 	type section struct {
 		build build
 		run   func(*operator)
-		rank  int // the long ones begin first
 	}
 	cases := map[string]section{
-		"Stuck move":     {*faulty(), stuckMove, -2},
-		"Dead broker":    {raced(), deadBroker, 0},
-		"Dead disk":      {raced(), deadDisk, 0},
-		"Lost majority":  {raced(), lostMajority, -1},
-		"Full disk":      {raced(), fullDisk, 0},
-		"Orphaned range": {raced(), orphanedRange, 0},
+		"Stuck move":     {*faulty(), stuckMove},
+		"Dead broker":    {raced(), deadBroker},
+		"Dead disk":      {raced(), deadDisk},
+		"Lost majority":  {raced(), lostMajority},
+		"Full disk":      {raced(), fullDisk},
+		"Orphaned range": {raced(), orphanedRange},
 	}
 	setup, pages := readRunbook(t)
-	slices.SortStableFunc(pages, func(a, b page) int {
-		return cmp.Compare(cases[a.title].rank, cases[b.title].rank)
-	})
-	var sections sync.WaitGroup
-	defer sections.Wait()
-	slots := make(chan struct{}, 3) // however few processors there are: most of the time they wait for leases
 	for _, p := range pages {
 		c, ok := cases[p.title]
 		if !ok {
@@ -326,14 +318,11 @@ func TestRunbook(t *testing.T) {
 			continue
 		}
 		delete(cases, p.title)
-		slots <- struct{}{}
-		sections.Go(func() { // returns when the section is over
-			defer func() { <-slots }()
-			t.Run(p.title, func(t *testing.T) {
-				o := newOperator(t, p, setup, c.build)
-				c.run(o)
-				o.done()
-			})
+		t.Run(p.title, func(t *testing.T) {
+			t.Parallel()
+			o := newOperator(t, p, setup, c.build)
+			c.run(o)
+			o.done()
 		})
 	}
 	for title := range cases {

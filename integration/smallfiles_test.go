@@ -87,6 +87,7 @@ func checkFurnished(t testing.TB, b *broker) {
 // TestSmallFilesDamaged empties every small file of the data directory, one at a time, and fills it with three random
 // bytes: the broker starts, serves everything, and names the file when it had a use for it (A7).
 func TestSmallFilesDamaged(t *testing.T) {
+	t.Parallel()
 	for _, kill := range []bool{false, true} {
 		how := map[bool]string{false: "stopped", true: "killed"}[kill]
 		made := furnish(t, kill)
@@ -101,6 +102,7 @@ func TestSmallFilesDamaged(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s", how, strings.ReplaceAll(file, "/", "_"), d.name), func(t *testing.T) {
+					t.Parallel()
 					dir := filepath.Join(t.TempDir(), "data")
 					copyTree(t, made.dir, dir)
 					path := filepath.Join(dir, file)
@@ -203,9 +205,11 @@ func snapshot(t testing.TB, dir string) map[string]string {
 
 // TestSmallFilesMissing: each small file is removed instead.
 func TestSmallFilesMissing(t *testing.T) {
+	t.Parallel()
 	made := furnish(t, true)
 	for _, file := range filesUnder(t, made.dir, small) {
 		t.Run(strings.ReplaceAll(file, "/", "_"), func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
 			copyTree(t, made.dir, dir)
 			if err := os.Remove(filepath.Join(dir, file)); err != nil {
@@ -228,6 +232,7 @@ func TestSmallFilesMissing(t *testing.T) {
 // TestSmallFilesOlder puts the small files of an earlier moment back, as a restore of a part of a disk does: the real
 // end of the log wins, nothing is overwritten (A8).
 func TestSmallFilesOlder(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{})
 	sendEach(t, b.produce("kept"), 0, 5, 100)
 	b.stop(20 * time.Second)
@@ -241,6 +246,7 @@ func TestSmallFilesOlder(t *testing.T) {
 			continue // older metadata are another matter: offsets may have been given since
 		}
 		t.Run(strings.ReplaceAll(file, "/", "_"), func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
 			copyTree(t, b.dir, dir)
 			text, err := os.ReadFile(filepath.Join(old, file))

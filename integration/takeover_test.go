@@ -83,13 +83,20 @@ func killOwner(t *testing.T, o options, leads bool, rate int) (paused time.Durat
 	return paused
 }
 
-func TestTakeoverOfTheLeader(t *testing.T) { killOwner(t, options{}, true, 1000) }
+func TestTakeoverOfTheLeader(t *testing.T) {
+	t.Parallel()
+	killOwner(t, options{}, true, 1000)
+}
 
-func TestTakeoverOfAFollower(t *testing.T) { killOwner(t, options{}, false, 1000) }
+func TestTakeoverOfAFollower(t *testing.T) {
+	t.Parallel()
+	killOwner(t, options{}, false, 1000)
+}
 
 // TestTakeoverSkippedRangeComesLate: a subscription whose patience at the gap is over goes on behind it, and is handed
 // what it missed, marked late, when the disk is back.
 func TestTakeoverSkippedRangeComesLate(t *testing.T) {
+	t.Parallel()
 	o := options{env: []string{"DANUBE_SUBSCRIPTION_GAP_WAIT=1s"}}
 	f, owner, tr := takeover(t, o, false, 500)
 	slow := f.consumerThatWaits("kept", "slow") // has acknowledged nothing of what will be orphaned
@@ -161,6 +168,7 @@ func (p *patient) next(t testing.TB, n int) []client.Message {
 
 // TestTakeoverDiesAgain kills the broker that came back while what it holds is being taken back (A52).
 func TestTakeoverDiesAgain(t *testing.T) {
+	t.Parallel()
 	f, owner, tr := takeover(t, options{}, false, 500)
 	owner.kill()
 	tr.flows(500)
@@ -177,6 +185,7 @@ func TestTakeoverDiesAgain(t *testing.T) {
 
 // TestTakeoverPutsItWhereItWas: kills of every broker in turn, each back before the next dies.
 func TestTakeoverInTurn(t *testing.T) {
+	t.Parallel()
 	f, _, tr := takeover(t, options{}, true, 500)
 	for range max(scaled(40), 3) {
 		owner := f.owner("kept", 0)

@@ -219,6 +219,7 @@ func cut(text []byte, n int) [][]byte {
 
 // TestTextLineTooLongFailsAlone names the line and sends the others.
 func TestTextLineTooLongFailsAlone(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, "n1", options{})
 	text := "before\n" + strings.Repeat("x", 11<<20) + "\nbehind\n"
 	r := b.run(strings.NewReader(text), "produce", "text", "-o", "json")

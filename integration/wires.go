@@ -27,7 +27,7 @@ func newWires(t testing.TB, n int) *wires {
 	needs(t, "ip", "iproute2")
 	needs(t, "nft", "nftables")
 	id := fmt.Sprintf("%x", rand.IntN(1<<24))
-	w := &wires{t: t, prefix: fmt.Sprintf("10.%d.%d.", 1+rand.IntN(250), 1+rand.IntN(250))}
+	w := &wires{t: t, prefix: "10." + part(t)}
 	hub := "dt" + id + "hub"
 	w.make(hub)
 	w.run("ip -n %s link add br0 type bridge", hub)

@@ -40,9 +40,15 @@ func sleepOwner(t *testing.T, o options, leads bool) {
 	}
 }
 
-func TestZombieFollower(t *testing.T) { sleepOwner(t, options{}, false) }
+func TestZombieFollower(t *testing.T) {
+	t.Parallel()
+	sleepOwner(t, options{}, false)
+}
 
-func TestZombieLeader(t *testing.T) { sleepOwner(t, options{}, true) }
+func TestZombieLeader(t *testing.T) {
+	t.Parallel()
+	sleepOwner(t, options{}, true)
+}
 
 // TestZombieLeaderOwnsNothing: only the Raft leader sleeps. The others elect another, and topics that it does not own go
 // on meanwhile (L3).
@@ -69,5 +75,6 @@ func TestZombieLeaderOwnsNothing(t *testing.T) {
 // TestZombieWithoutLeaseCheck: what must hold without a clock. In mode local the lease bounds only how much is stored
 // twice or orphaned; nothing acknowledged is lost and no offset has two values.
 func TestZombieWithoutLeaseCheck(t *testing.T) {
+	t.Parallel()
 	sleepOwner(t, options{build: faulty(), env: []string{"DANUBE_FAULTS=lease off"}}, false)
 }
