@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -70,9 +71,12 @@ func TestFigureDrain(t *testing.T) {
 	victim := f.brokers[2]
 	f.brokers[0].must(nil, "broker", "drain", f.brokers[0].name)
 	f.brokers[0].must(nil, "broker", "drain", f.brokers[1].name) // so that all topics are made on the third
-	for i := range topics {
-		f.create(fmt.Sprintf("d%d", i), 1)
-	}
+	admin := f.control()
+	inParallel(t, topics, func(ctx context.Context, i int) error {
+		arg := protocol.TopicCreate{Topic: fmt.Sprintf("/default/d%d", i), Config: protocol.TopicConfig{Partitions: 1}}
+		_, err := admin.TopicCreate(ctx, arg)
+		return err
+	})
 	f.brokers[0].must(nil, "broker", "activate", f.brokers[0].name)
 	f.brokers[0].must(nil, "broker", "activate", f.brokers[1].name)
 	tr := carry(t, f.door, "d0", 100)
