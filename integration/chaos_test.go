@@ -97,14 +97,19 @@ func runChaos(t testing.TB, brokers int, d time.Duration, seed uint64) history.R
 	defer stopProducing()
 	defer stopConsuming()
 	c.startClients(producing, consuming)
+	began := time.Now()
 	c.hurt(d)
+	t.Logf("hurt for %v", time.Since(began))
 	c.healed()
 	stopProducing()
 	c.producing.Wait()
 	c.drain(30 * time.Second)
 	stopConsuming()
 	c.consuming.Wait()
-	return c.run.Check(c.readBack())
+	t.Logf("all is consumed after %v", time.Since(began))
+	final := c.readBack()
+	t.Logf("and read back after %v", time.Since(began))
+	return c.run.Check(final)
 }
 
 // dial connects a client of its own; it lives until the test is over.
