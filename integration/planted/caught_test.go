@@ -35,6 +35,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		}
 		ran++
 		t.Run(b.Name, func(t *testing.T) {
+			t.Parallel() // one is compiled while another waits for what the bug keeps from happening
 			out, red := runWith(t, b)
 			switch {
 			case !red:
@@ -88,7 +89,7 @@ func runWith(t *testing.T, b Bug) (string, bool) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), caughtWithin)
 	defer cancel()
-	args := []string{"test", "-vet=off", "-count=1", "-timeout", hangsAfter, "-overlay", overlay, "-run", b.Pattern, b.Package}
+	args := []string{"test", "-vet=off", "-count=1", "-failfast", "-timeout", hangsAfter, "-overlay", overlay, "-run", b.Pattern, b.Package}
 	// A broker that the test builds gets the bug as well.
 	env := append(os.Environ(), "DANUBE_OVERLAY="+overlay)
 	if b.Package == "chaos" {
