@@ -179,7 +179,7 @@ func (c *Copy) begin(b batch.Batch) error {
 	fsys := c.config.Home.FS
 	me := copied{b.Base(), b.Epoch()}
 	name := path.Join(c.dir(), segment.FormatName(me.base, me.epoch))
-	if _, err := fsys.Stat(name); err == nil {
+	if _, err := fsys.Stat(name); err == nil && !c.tableAlone(name, me) {
 		return fmt.Errorf("copy offset %d: segment %s is there and does not hold it", me.base, name)
 	}
 	header, err := c.config.Header(me.base, me.epoch)
@@ -284,10 +284,12 @@ func (c *Copy) Close() error {
 
 // add notes a file and what it holds.
 func (c *Copy) add(s Span, name copied) {
-	i, _ := slices.BinarySearchFunc(c.named, name, func(a, b copied) int {
+	i, found := slices.BinarySearchFunc(c.named, name, func(a, b copied) int {
 		return cmp.Or(cmp.Compare(a.base, b.base), cmp.Compare(a.epoch, b.epoch))
 	})
-	c.named = slices.Insert(c.named, i, name)
+	if !found {
+		c.named = slices.Insert(c.named, i, name)
+	}
 	if s.End > s.Start {
 		c.have = join(append(c.have, s))
 	}

@@ -146,14 +146,33 @@ func (c *Copy) holds(name string, me copied) (uint64, error) {
 	return found.End, nil
 }
 
-// tableBefore is the producer table as the file in front of one left it: each
-// footer holds the whole table up to its place. Where none can be read it is
+// tableAlone says whether a file holds a producer table and no message. A move that
+// was taken back has left it; what is copied to its place takes over what it says.
+func (c *Copy) tableAlone(name string, me copied) bool {
+	h, err := c.config.Home.FS.Open(name, 0)
+	if err != nil {
+		return false
+	}
+	defer h.Close()
+	total, err := h.Size()
+	if err != nil {
+		return false
+	}
+	if _, _, err := c.place(name, me).Header(h); err != nil {
+		return false
+	}
+	footer, err := segment.ReadFooter(h, total)
+	return err == nil && footer.Batches == 0
+}
+
+// tableBefore is the producer table as the file in front of one, or one without
+// messages at its place, left it: each footer holds the whole table up to there. Where none can be read it is
 // empty, and what the owner hands over (R17) takes its place.
 func (c *Copy) tableBefore(me copied) sessions.Table {
 	var before copied
 	found := false
 	for _, x := range c.named {
-		if x.base < me.base || x.base == me.base && x.epoch < me.epoch {
+		if x.base < me.base || x.base == me.base && x.epoch <= me.epoch {
 			before, found = x, true
 		}
 	}

@@ -153,8 +153,14 @@ func (c *Copy) insert(s intake.Segment) {
 		return
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	var old *file
 	if !l.door.closed {
-		l.files.insert(copiedFile(l, s.Name, s.Base, s.Epoch, s.Footer))
+		old = l.files.insert(copiedFile(l, s.Name, s.Base, s.Epoch, s.Footer))
+	}
+	l.mu.Unlock()
+	if old != nil {
+		if err := c.tier.cache.Drop(&old.handle); err != nil {
+			c.tier.config.Log.Warn("close a file that was replaced", "file", s.Name, "err", err)
+		}
 	}
 }

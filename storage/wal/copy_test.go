@@ -155,6 +155,82 @@ func TestCopyBelowALiveLog(t *testing.T) {
 	}
 }
 
+// TestTableOfATakenBackMoveHidesNothing: a target that was handed the producers of a move keeps them in a file without
+// messages. The move is taken back, the epoch goes on elsewhere, and what is copied of it lies around that file: all of it
+// is read, before and after the next start, and given up only with its last message.
+func TestTableOfATakenBackMoveHidesNothing(t *testing.T) {
+	for name, size := range map[string]int64{"around it": 1 << 20, "to its place": 60 << 10} {
+		t.Run(name, func(t *testing.T) { tableOfATakenBackMove(t, size) })
+	}
+}
+
+func tableOfATakenBackMove(t *testing.T, segmentBytes int64) {
+	list, sessions, extents, _ := handedOver(t)
+	for i := range extents {
+		extents[i].Away = true
+	}
+	fsys := disk.NewMemory(3)
+	target := func() *Tier {
+		return openTier(t, fsys, func(c *Config) { c.Store, c.SegmentBytes = [16]byte{2}, segmentBytes })
+	}
+	tier := target()
+	l, _ := openLog(t, tier, Opening{ID: topic(1), Extents: slices.Clone(extents)})
+	if err := l.ImportSessions(sessions); err != nil {
+		t.Fatal(err)
+	}
+	// Epoch 2 went on at its owner to offset 60.
+	for at := uint64(40); at < 60; at += 20 {
+		b := (&sender{producer: 5, session: 1, next: at}).batch(t, 20, 2500)
+		b.Stamp(batch.Stamp{Base: at, Epoch: 2, AppendTime: 1_700_000_000_000})
+		list = append(list, b)
+	}
+	c := openCopy(t, tier)
+	fetch(t, c, list)
+	extents[1].End = 60
+	if err := l.Extend(extents, 60); err != nil {
+		t.Fatal(err)
+	}
+	if got := bytes.Join(pages(t, l, 0), nil); !bytes.Equal(got, bytes.Join(list, nil)) {
+		t.Fatalf("of what was copied beside the log %d bytes are read", len(got))
+	}
+	if err := errors.Join(c.Close(), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range extents {
+		extents[i].Away = false
+	}
+	want := bytes.Join(list, nil)
+	for _, again := range []bool{false, true} {
+		if again {
+			tier = target()
+		}
+		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: slices.Clone(extents), Floor: 60})
+		if found.Class != Clean || found.End != 60 {
+			t.Fatalf("opened again %v: %+v", again, found)
+		}
+		for _, from := range []uint64{0, 39, 40, 50, 59} {
+			got := bytes.Join(pages(t, l, from), nil)
+			if len(got) == 0 || !bytes.HasSuffix(want, got) {
+				t.Fatalf("opened again %v: from offset %d %d bytes are read, of %d", again, from, len(got), len(want))
+			}
+		}
+		if again {
+			if err := l.Begin(3, 60, 1<<40); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Trim(45); err != nil {
+				t.Fatal(err)
+			}
+			if got := bytes.Join(pages(t, l, 45), nil); len(got) == 0 || !bytes.HasSuffix(want, got) {
+				t.Fatalf("from the start of the log %d bytes are read", len(got))
+			}
+		}
+		if err := errors.Join(l.Close(), tier.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestCopyInterrupted kills the target, or takes its power, again and again: it
 // goes on where it stopped, what it said it holds it holds, and all is equal in
 // the end.

@@ -25,6 +25,7 @@ type file struct {
 	size   int64  // bytes of header and batches that may be read
 	end    uint64 // offset behind them
 	sealed bool   // has a footer, or gets it before anything else
+	table  bool   // known to hold producers and no message: no offset lies in it
 
 	header  []byte // of a file that this run writes, until its first bytes are written
 	created int64  // ms since 1970
@@ -57,22 +58,33 @@ func (f *files) begin(epoch, start uint64) {
 }
 
 // find returns the file of an epoch in which offset lies, nil when there is
-// none, and the base of the epoch's next file.
+// none, and the base of the epoch's next file. A producer table in the midst of an
+// epoch, which a move that was taken back has left, hides nothing that was copied
+// around it since.
 func (f *files) find(offset, epoch uint64) (here *file, after uint64) {
 	i := sort.Search(len(f.list), func(i int) bool { return f.list[i].base > offset })
 	after = math.MaxUint64
 	for j := i; j < len(f.list); j++ {
-		if f.list[j].epoch == epoch {
+		if f.list[j].epoch == epoch && !f.list[j].table {
 			after = f.list[j].base
 			break
 		}
 	}
 	for j := i - 1; j >= 0; j-- {
-		if f.list[j].epoch == epoch {
+		if f.list[j].epoch == epoch && !f.list[j].table {
 			return f.list[j], after
 		}
 	}
 	return nil, after
+}
+
+// followed is the offset below which everything lies that the file holds, given the
+// next one, which may be a producer table in its midst. The log's lock is held.
+func (f *file) followed(next *file) uint64 {
+	if f.known {
+		return max(f.end, next.base)
+	}
+	return next.base
 }
 
 // prepare gives a part its open file and its place in it. It closes the file

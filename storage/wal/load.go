@@ -49,8 +49,15 @@ func (f *file) load(s source) (int64, error) {
 	f.mu.Unlock()
 	f.log.mu.Lock()
 	defer f.log.mu.Unlock()
-	f.known, f.size, f.end = true, footer.DataEnd, footer.End
+	f.known, f.size, f.end, f.table = true, footer.DataEnd, footer.End, footer.Batches == 0
 	return f.size, nil
+}
+
+// holdsNothing says whether the file is known to hold producers and no message.
+func (f *file) holdsNothing() bool {
+	f.log.mu.Lock()
+	defer f.log.mu.Unlock()
+	return f.table
 }
 
 func (f *file) damage(s source, err error) error {

@@ -296,18 +296,23 @@ func (t *Tier) copyHeader(id ID, topic string, base, epoch uint64) ([]byte, erro
 
 // copiedFile is a sealed and synced file as a log knows it.
 func copiedFile(l *Log, name string, base, epoch uint64, footer *segment.Footer) *file {
-	f := &file{log: l, base: base, epoch: epoch, known: true, size: footer.DataEnd, end: footer.End, sealed: true, footer: footer}
+	f := &file{log: l, base: base, epoch: epoch, known: true, size: footer.DataEnd, end: footer.End, sealed: true, table: footer.Batches == 0, footer: footer}
 	f.handle.Name = name
 	f.anchored.Store(true)
 	return f
 }
 
-// insert puts a file in its place. One that is there already stays.
-func (f *files) insert(x *file) {
+// insert puts a file in its place. One that is there already stays, but for a
+// producer table that x holds too: that is returned.
+func (f *files) insert(x *file) (old *file) {
 	i, found := slices.BinarySearchFunc(f.list, x, func(a, b *file) int {
 		return cmp.Or(cmp.Compare(a.base, b.base), cmp.Compare(a.epoch, b.epoch))
 	})
-	if !found {
+	switch {
+	case !found:
 		f.list = slices.Insert(f.list, i, x)
+	case f.list[i].table && !x.table:
+		old, f.list[i] = f.list[i], x
 	}
+	return old
 }

@@ -181,6 +181,7 @@ func (r *opener) extent(x Extent, last bool) error {
 			list = append(list, f)
 		}
 	}
+	list = r.withoutTables(list)
 	at := max(x.Start, r.opening.Start)
 	if len(list) > 0 && list[0].base > at && !x.Away {
 		r.damage(Damage{From: at, To: min(list[0].base, x.End), File: r.log.dir(), Err: errMissing})
@@ -260,10 +261,35 @@ func (r *opener) handedOver(f *file) bool {
 	return err == nil && footer.Batches == 0
 }
 
+// withoutTables takes the files out that hold a producer table and no message, and
+// knows what they say: one may lie in the midst of an epoch, when the move that it
+// was handed over for was taken back, and what was copied later lies around it.
+func (r *opener) withoutTables(list []*file) []*file {
+	if len(list) < 2 {
+		return list // there is nothing that it could hide
+	}
+	oldest := list[max(0, len(list)-jointsChecked)].base // what is older is read when somebody asks for it
+	return slices.DeleteFunc(list, func(f *file) bool {
+		if f.base < oldest {
+			return false
+		}
+		footer, err := r.hint(f)
+		sealed := err == nil && footer == nil
+		if sealed {
+			footer, err = r.readFooter(f)
+		}
+		if err != nil || footer.Batches > 0 {
+			return false
+		}
+		r.adopt(f, footer, sealed)
+		return true
+	})
+}
+
 // adopt takes what a footer says of a file, and its producer table. The footer of
 // one that is not sealed is a hint beside it.
 func (r *opener) adopt(f *file, footer *segment.Footer, sealed bool) {
-	f.known, f.size, f.end, f.sealed = true, footer.DataEnd, footer.End, sealed
+	f.known, f.size, f.end, f.sealed, f.table = true, footer.DataEnd, footer.End, sealed, footer.Batches == 0
 	r.time = max(r.time, footer.LastTime)
 	if table, err := footer.Producers(); err == nil {
 		r.remember(table)

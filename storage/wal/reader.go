@@ -334,6 +334,10 @@ func (r *Reader) fits(b batch.Batch, s source) error {
 
 // ranOut is called when the file ends before the reader's next offset.
 func (r *Reader) ranOut(s source) error {
+	if s.file.holdsNothing() { // which is known only now: look for another
+		r.file = nil
+		return nil
+	}
 	if s.after > r.next && s.away {
 		return &Elsewhere{From: r.next, To: s.after}
 	}

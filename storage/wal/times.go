@@ -104,7 +104,9 @@ func (l *Log) RetentionPoint(now, maxAge, maxBytes int64) uint64 {
 			break
 		}
 		total -= sizes[i]
-		point = max(point, list[i+1].base)
+		l.mu.Lock()
+		point = max(point, f.followed(list[i+1]))
+		l.mu.Unlock()
 	}
 	return min(point, end)
 }

@@ -28,7 +28,7 @@ func (l *Log) Trim(to uint64) error {
 	var gone []*file
 	n := len(l.files.list)
 	for i, f := range l.files.list {
-		if f == l.files.current || i+1 < n && l.files.list[i+1].base > l.ends.start {
+		if f == l.files.current || i+1 < n && f.followed(l.files.list[i+1]) > l.ends.start {
 			break
 		}
 		if i+1 == n && (!f.known || f.end > l.ends.start) {
