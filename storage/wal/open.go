@@ -363,6 +363,7 @@ func (r *opener) full(f *file, tail bool) (uint64, error) {
 		r.damage(d)
 	}
 	f.known, f.size, f.end, f.sealed = true, s.Size, s.End, s.Sealed
+	f.table = s.Sealed && s.Footer != nil && s.Footer.Batches == 0
 	f.mu.Lock()
 	f.footer = s.Footer
 	f.mu.Unlock()
