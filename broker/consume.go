@@ -15,6 +15,9 @@ import (
 // subscribe answers Subscribe: the subscription is made if it is not there, the
 // consumer attached, and after the answer deliveries begin.
 func (c *conn) subscribe(ctx context.Context, q *protocol.Subscribe) (protocol.Header, error) {
+	if err := dispatch.Supported(dispatch.Policy(q.Type), q.Filters); err != nil {
+		return nil, err
+	}
 	p, err := c.b.serving(ctx, q.Topic, q.Partition, q.Epoch)
 	if err != nil {
 		return nil, err
@@ -233,9 +236,6 @@ func (c *conn) seek(ctx context.Context, q *protocol.Seek) (protocol.Header, err
 
 // subscribeLive attaches a consumer to a non-reliable topic.
 func (c *conn) subscribeLive(p *served.Partition, q *protocol.Subscribe) (protocol.Header, error) {
-	if q.Type != protocol.Exclusive && q.Type != protocol.Shared {
-		return nil, protocol.Errorf(protocol.CodeUnsupported, "subscriptions of type %v are not supported yet by this version", q.Type)
-	}
 	o := p.Live.Consumer(c, q.Consumer)
 	cons := &consumer{part: p, live: o}
 	if !c.addConsumer(cons) {

@@ -167,6 +167,34 @@ func TestExclusiveSubscriptionTakesOneConsumer(t *testing.T) {
 	closeConsumer(t, consumer(t, c, "one", client.ConsumerConfig{Subscription: "s", Name: "b"}))
 }
 
+// A consumer that asks for what this version does not have is told so and leaves no subscription behind: one that nobody
+// wanted would count as unread.
+func TestRefusedConsumerLeavesNoSubscription(t *testing.T) {
+	n := start(t, t.TempDir(), nil)
+	c := dial(t, n)
+	publish(t, c, "kept", 0, 1)
+	if _, err := c.Admin().TopicCreate(t.Context(), protocol.TopicCreate{Topic: "live", Config: protocol.TopicConfig{NonReliable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	for what, cfg := range map[string]client.ConsumerConfig{
+		"key filters":     {Filters: []string{"a*"}},
+		"type failover":   {Type: protocol.Failover},
+		"type key-shared": {Type: protocol.KeyShared},
+	} {
+		for _, topic := range []string{"kept", "live"} {
+			cfg.Subscription = "s"
+			_, err := c.Consumer(t.Context(), topic, cfg)
+			if !errors.Is(err, &protocol.Error{Code: protocol.CodeUnsupported}) || !strings.Contains(err.Error(), what+" are not in this version") {
+				t.Errorf("%s on %s: %v", what, topic, err)
+			}
+			list, err := c.Admin().SubscriptionList(t.Context(), protocol.TopicArgs{Topic: topic, Partition: -1})
+			if err != nil || len(list.Subscriptions) > 0 {
+				t.Errorf("%s on %s left %+v, %v", what, topic, list, err)
+			}
+		}
+	}
+}
+
 func TestLiveTopicDeliversToWhoIsThere(t *testing.T) {
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)

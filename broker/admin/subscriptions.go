@@ -24,7 +24,7 @@ func (b *Board) CreateSubscription(ctx context.Context, q *protocol.SubCreate) (
 		return false, err
 	}
 	if q.Type > protocol.Shared {
-		return false, protocol.Errorf(protocol.CodeUnsupported, "subscriptions of type %v are not supported yet by this version", q.Type)
+		return false, protocol.Errorf(protocol.CodeUnsupported, "subscriptions of type %v are not in this version; it has %v and %v", q.Type, protocol.Exclusive, protocol.Shared)
 	}
 	if !t.Settings.Reliable {
 		return false, protocol.Errorf(protocol.CodeNotReliable, "%s is not reliable: its subscriptions are its attached consumers and are not stored", t.Name)

@@ -54,7 +54,7 @@ const (
 // Errors a shell branches on; all others describe a misuse.
 var (
 	// ErrUnsupported: the policy, or key filters, are not in this version.
-	ErrUnsupported = errors.New("not supported yet by this version")
+	ErrUnsupported = errors.New("not in this version")
 	// ErrUnknownConsumer: the consumer never joined, left, or was taken over.
 	ErrUnknownConsumer = errors.New("no such consumer on this subscription")
 	// ErrStale: the delivery the request speaks of was from before a reset.
@@ -86,9 +86,21 @@ type Config struct {
 	RangeLimit      int           // acknowledged ranges above the prefix at which fresh delivery pauses [100,000]
 }
 
+// Supported says whether this version has what a consumer asks for: ErrUnsupported, in words, if not. Whoever makes a
+// subscription for a consumer asks it before, so that one who is refused leaves nothing behind.
+func Supported(p Policy, filters []string) error {
+	if p > Shared {
+		return fmt.Errorf("subscriptions of type %v are %w; it has %v and %v", p, ErrUnsupported, Exclusive, Shared)
+	}
+	if len(filters) > 0 {
+		return fmt.Errorf("key filters are %w", ErrUnsupported)
+	}
+	return nil
+}
+
 func (c Config) withDefaults() (Config, error) {
-	if c.Policy > Shared {
-		return c, fmt.Errorf("policy %v: %w", c.Policy, ErrUnsupported)
+	if err := Supported(c.Policy, nil); err != nil {
+		return c, err
 	}
 	if c.Poison > Drop {
 		return c, fmt.Errorf("poison policy %d: unknown", c.Poison)

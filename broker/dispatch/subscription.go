@@ -90,8 +90,8 @@ func (s *Subscription) Join(c Consumer, now int64) (ConsumerID, error) {
 	if c.ID == 0 || s.byID[c.ID] != nil {
 		return 0, fmt.Errorf("join consumer %d: id is not new", c.ID)
 	}
-	if len(c.Filters) > 0 {
-		return 0, fmt.Errorf("key filters on a subscription that is %v: %w", s.cfg.Policy, ErrUnsupported)
+	if err := Supported(s.cfg.Policy, c.Filters); err != nil {
+		return 0, err
 	}
 	var old ConsumerID
 	for _, m := range s.members {
