@@ -70,7 +70,7 @@ func TestBadInputFourErrors(t *testing.T) {
 		"a durability that is not configured": {func() error {
 			_, err := cl.Producer(t.Context(), "warm", client.ProducerConfig{Create: &protocol.TopicConfig{Durability: "warm"}})
 			return err
-		}, "level not there", "topic create warm --durability warm", []string{"storage.write_buffer"}},
+		}, "level not there", "topic create warm --durability warm", []string{"durability warm is not in this version"}},
 		"nobody there": {func() error {
 			_, err := client.Dial(t.Context(), []string{unreachable}, client.Config{Timeout: time.Second})
 			return err

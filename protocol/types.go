@@ -1,6 +1,9 @@
 package protocol
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Version is the protocol version this package speaks; HELLO carries the range
 // a peer can speak and the answer the one that is used.
@@ -250,6 +253,16 @@ type SubOptions struct {
 	BackoffCapMS  int64 `msgpack:"bc,omitempty" json:"backoff_cap_ms,omitempty"`
 	BackoffFixed  bool  `msgpack:"bf,omitempty" json:"backoff_fixed,omitempty"`
 	NoDurableAcks bool  `msgpack:"nd,omitempty" json:"-"`
+}
+
+// WithDefaults is o with what holds where it is zero.
+func (o SubOptions) WithDefaults() SubOptions {
+	o.MaxUnacked = cmp.Or(o.MaxUnacked, 1000)
+	o.AckTimeoutMS = cmp.Or(o.AckTimeoutMS, 30_000)
+	o.MaxRedeliver = cmp.Or(o.MaxRedeliver, 5)
+	o.BackoffMS = cmp.Or(o.BackoffMS, 1000)
+	o.BackoffCapMS = cmp.Or(o.BackoffCapMS, 60_000)
+	return o
 }
 
 // SubscribeOK gives the handle for the consumer's frames on this connection.

@@ -43,12 +43,10 @@ func (b *Board) CreateSubscription(ctx context.Context, q *protocol.SubCreate) (
 	return res.Created, err
 }
 
-// defaultMaxUnacked is the window of a subscription that names none.
-const defaultMaxUnacked = 1000
-
 func subOptions(o protocol.SubOptions) (state.SubscriptionOptions, error) {
-	if o.MaxUnacked < 0 || o.MaxUnacked > math.MaxInt32 || o.BackoffMS < 0 || o.BackoffCapMS < 0 || o.MaxRedeliver < 0 {
-		return state.SubscriptionOptions{}, protocol.Errorf(protocol.CodeBadRequest, "subscription options out of bounds")
+	if o.MaxUnacked < 0 || o.MaxUnacked > math.MaxInt32 || o.BackoffMS < 0 || o.BackoffCapMS < 0 || o.MaxRedeliver < 0 || o.MaxRedeliver > math.MaxInt32 {
+		return state.SubscriptionOptions{}, protocol.Errorf(protocol.CodeBadRequest,
+			"subscription options out of bounds: none but the ack timeout may be negative, and numbers are at most %d", math.MaxInt32)
 	}
 	out := state.SubscriptionOptions{
 		MaxUnacked: uint32(o.MaxUnacked), MaxRedelivery: uint32(o.MaxRedeliver),
@@ -56,7 +54,7 @@ func subOptions(o protocol.SubOptions) (state.SubscriptionOptions, error) {
 		BackoffBase: time.Duration(o.BackoffMS) * time.Millisecond,
 		BackoffCap:  time.Duration(o.BackoffCapMS) * time.Millisecond,
 	}
-	out.MaxUnacked = cmp.Or(out.MaxUnacked, defaultMaxUnacked)
+	out.MaxUnacked = cmp.Or(out.MaxUnacked, uint32(protocol.SubOptions{}.WithDefaults().MaxUnacked))
 	if o.BackoffFixed {
 		out.BackoffBase = cmp.Or(out.BackoffBase, time.Second)
 		out.BackoffCap = out.BackoffBase

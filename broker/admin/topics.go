@@ -113,12 +113,10 @@ func level(name string, reliable bool) (state.Level, error) {
 		return 0, protocol.Errorf(protocol.CodeBadRequest, "a non-reliable topic keeps nothing: it has no durability %q", name)
 	case name == "" || name == "auto" || name == "local":
 		return state.LevelLocal, nil
-	case name == "warm":
-		return 0, protocol.Errorf(protocol.CodeLevelUnavailable, "durability warm needs a write buffer: storage.write_buffer is not configured")
-	case name == "object":
-		return 0, protocol.Errorf(protocol.CodeLevelUnavailable, "durability object needs shared storage: storage.mode is local")
+	case name == "warm" || name == "object": // no setting that this version takes would bring them
+		return 0, protocol.Errorf(protocol.CodeLevelUnavailable, "durability %s is not in this version; it has local (synced to the broker's disk) only", name)
 	}
-	return 0, protocol.Errorf(protocol.CodeBadRequest, "unknown durability %q: use local, warm or object", name)
+	return 0, protocol.Errorf(protocol.CodeBadRequest, "unknown durability %q; this version has local", name)
 }
 
 // createTopic makes a topic whose partitions are spread over the brokers by load.

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,8 +22,8 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 		"retention":                {protocol.TopicConfig{Durability: "local", RetentionMS: 1500, RetentionBytes: 7}, state.TopicSettings{Partitions: 1, Reliable: true, Durability: state.LevelLocal, RetentionTime: 1500 * time.Millisecond, RetentionBytes: 7}, 0},
 		"not reliable":             {protocol.TopicConfig{NonReliable: true, Partitions: 3}, state.TopicSettings{Partitions: 3}, 0},
 		"not reliable, and local":  {protocol.TopicConfig{NonReliable: true, Durability: "local"}, state.TopicSettings{}, protocol.CodeBadRequest},
-		"warm without a buffer":    {protocol.TopicConfig{Durability: "warm"}, state.TopicSettings{}, protocol.CodeLevelUnavailable},
-		"object without a bucket":  {protocol.TopicConfig{Durability: "object"}, state.TopicSettings{}, protocol.CodeLevelUnavailable},
+		"warm":                     {protocol.TopicConfig{Durability: "warm"}, state.TopicSettings{}, protocol.CodeLevelUnavailable},
+		"object":                   {protocol.TopicConfig{Durability: "object"}, state.TopicSettings{}, protocol.CodeLevelUnavailable},
 		"an unknown level":         {protocol.TopicConfig{Durability: "paper"}, state.TopicSettings{}, protocol.CodeBadRequest},
 		"too many partitions":      {protocol.TopicConfig{Partitions: state.MaxPartitions + 1}, state.TopicSettings{}, protocol.CodeBadRequest},
 		"a retention below zero":   {protocol.TopicConfig{RetentionBytes: -1}, state.TopicSettings{}, protocol.CodeBadRequest},
@@ -35,6 +36,8 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, test.want)
 		case test.code != 0 && (!errors.As(err, &refused) || refused.Code != test.code):
 			t.Errorf("%s: %v, want %v", name, err, test.code)
+		case test.code == protocol.CodeLevelUnavailable && !strings.Contains(refused.Text, "durability "+test.in.Durability+" is not in this version"):
+			t.Errorf("%s: %v", name, err)
 		}
 		if err == nil && wireConfig(got).RetentionMS != test.in.RetentionMS {
 			t.Errorf("%s: told as %+v", name, wireConfig(got))

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -234,13 +235,14 @@ func dispatchCursor(m *state.Subscription, n uint32) dispatch.Cursor {
 	return c
 }
 
-// dispatchConfig is a subscription's policy as dispatch takes it.
+// dispatchConfig is a subscription's policy as dispatch takes it. The defaults are the protocol's: what clients are shown holds.
 func dispatchConfig(m *state.Subscription) dispatch.Config {
-	o := &m.Options
+	o, d := &m.Options, protocol.SubOptions{}.WithDefaults()
+	or := func(v time.Duration, ms int64) time.Duration { return cmp.Or(v, time.Duration(ms)*time.Millisecond) }
 	cfg := dispatch.Config{
-		Policy: dispatch.Policy(m.Type), MaxUnacked: int(o.MaxUnacked), AckTimeout: o.AckTimeout,
-		BackoffBase: o.BackoffBase, BackoffMax: o.BackoffCap, MaxRedeliveries: int(o.MaxRedelivery),
-		Poison: dispatch.Poison(o.Poison),
+		Policy: dispatch.Policy(m.Type), MaxUnacked: cmp.Or(int(o.MaxUnacked), d.MaxUnacked), AckTimeout: or(o.AckTimeout, d.AckTimeoutMS),
+		BackoffBase: or(o.BackoffBase, d.BackoffMS), BackoffMax: or(o.BackoffCap, d.BackoffCapMS),
+		MaxRedeliveries: cmp.Or(int(o.MaxRedelivery), d.MaxRedeliver), Poison: dispatch.Poison(o.Poison),
 	}
 	cfg.FixedBackoff = o.BackoffBase != 0 && o.BackoffCap == o.BackoffBase
 	return cfg

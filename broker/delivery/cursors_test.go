@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/broker/dispatch"
+	"github.com/danubemq/danube/meta/state"
 )
 
 // acknowledged is a subscription of which [0, 3) and [5, 6) are acknowledged and not committed.
@@ -93,5 +94,14 @@ func TestSettleWaitsForTheCommitThatIsOut(t *testing.T) {
 	settling.Wait()
 	if rounds != 3 {
 		t.Errorf("tried %d times to commit what is refused", rounds)
+	}
+}
+
+// What a subscription that names no options is told to have is what dispatch goes by.
+func TestDefaultsAreTheProtocols(t *testing.T) {
+	got := dispatchConfig(&state.Subscription{})
+	want := dispatch.Config{MaxUnacked: 1000, AckTimeout: 30 * time.Second, BackoffBase: time.Second, BackoffMax: time.Minute, MaxRedeliveries: 5}
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

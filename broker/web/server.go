@@ -181,7 +181,7 @@ func httpStatus(c protocol.Code) int {
 		return http.StatusConflict
 	case protocol.CodeInternal:
 		return http.StatusInternalServerError
-	case protocol.CodeUnsupported:
+	case protocol.CodeUnsupported, protocol.CodeLevelUnavailable: // known, and not there
 		return http.StatusNotImplemented
 	}
 	if c.Meaning().Retriable {

@@ -51,6 +51,12 @@ func TestExitCodesAndErrors(t *testing.T) {
 		"truncate before what":         {"topic truncate t", fail.Usage, []string{"--before is missing"}},
 		"reset to what":                {"subscription reset t s", fail.Usage, []string{"--to is missing"}},
 		"nothing to set":               {"topic set t", fail.Usage, []string{"nothing to change"}},
+		"no window":                    {"subscription create t s --max-unacked 0", fail.Usage, []string{"subscription create: --max-unacked 0: must be above 0; without the flag it is 1000"}},
+		"no ack timeout":               {"subscription set t s --ack-timeout 0", fail.Usage, []string{"--ack-timeout 0s: must be above 0; without the flag it is 30s"}},
+		"a short pause":                {"subscription set t s --backoff 10us", fail.Usage, []string{"--backoff 10µs: must be above 0", "1s"}},
+		"no redelivery":                {"subscription set t s --max-redeliveries 0", fail.Usage, []string{"--max-redeliveries 0: must be above 0"}},
+		"unknown type":                 {"consume t -s s --type single", fail.Usage, []string{"--type single: is not one of exclusive, shared (failover and key-shared are not in this version)"}},
+		"unknown durability":           {"topic create t --durability gold", fail.Usage, []string{"--durability gold: is not local (warm and object are not in this version)"}},
 		"size without count":           {"produce t --size 1KiB", fail.Usage, []string{"--size needs --count"}},
 		"file and count":               {"produce t --file x --count 1", fail.Usage, []string{"exclude each other"}},
 		"reader with consumer flags":   {"consume t --no-ack", fail.Usage, []string{"--no-ack needs a subscription: -s NAME"}},
@@ -99,6 +105,22 @@ func TestExitCodesAndErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHelpTellsWhatIsThere: what brokers of this version refuse is not offered, and a default is shown.
+func TestHelpTellsWhatIsThere(t *testing.T) {
+	for command, want := range map[string]string{
+		"consume":             "--type exclusive|shared ",
+		"bench consume":       "(failover and key-shared are not in this version)",
+		"topic set":           "--durability local ",
+		"produce":             "(warm and object are not in this version)",
+		"subscription create": "for so long (default 30s)",
+	} {
+		s := newShell()
+		if code := s.call(t, append(strings.Fields(command), "--help")...); code != fail.Done || !strings.Contains(s.out.String(), want) {
+			t.Errorf("danube %s --help: exit code %d, lacks %q:\n%s", command, code, want, s.out.String())
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func (a *app) benchProduce() *cobra.Command {
 	window := addCount(fs, "window", 10_000, "messages in flight on each connection, at most")
 	connections := addCount(fs, "connections", 1, "connections, each with producers of its own")
 	topics := addCount(fs, "topics", 1, "topics")
-	durability := addChoice(cmd, "durability", "", "of topics that are made", "local", "warm", "object")
+	durability := addDurability(cmd, "of topics that are made")
 	output := addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		l := bench.Load{Topic: args[0], Size: int(*size), Count: *count, Duration: *duration,
@@ -108,7 +108,7 @@ func (a *app) benchConsume() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	count := addCount(fs, "count", 0, "stop after so many; 0 reads what is there")
-	kind := addChoice(cmd, "type", "exclusive", "type of the subscription", subscriptionTypes()...)
+	kind := addType(cmd, "type of the subscription")
 	consumers := addCount(fs, "consumers", 1, "consumers, each on a connection of its own")
 	output := addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

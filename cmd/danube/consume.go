@@ -42,13 +42,13 @@ func (a *app) consume() *cobra.Command {
 	var f consumeFlags
 	fs := cmd.Flags()
 	fs.StringVarP(&f.subscription, "subscription", "s", "", "`NAME` of the subscription; without it nothing is stored")
-	f.kind = addChoice(cmd, "type", "exclusive", "type of the subscription, when it is made", subscriptionTypes()...)
+	f.kind = addType(cmd, "type of the subscription, when it is made")
 	fs.StringVar(&f.from, "from", "latest", "where to begin: latest, earliest, an `OFFSET`, a time, or -15m")
 	f.count = addCount(fs, "count", 0, "stop after so many messages; 0 for no end")
 	f.timeout = addDuration(fs, "timeout", 0, "stop after so long, 0 for never; exit code 3 when --count was not reached")
 	fs.BoolVar(&f.noAck, "no-ack", false, "do not acknowledge: the messages are given back at the end")
 	fs.StringVar(&f.consumer, "consumer", "", "`NAME` of the consumer; one of the same name is replaced")
-	fs.StringArrayVar(&f.filters, "key-filter", nil, "only messages whose key matches the `GLOB`; may be repeated")
+	fs.StringArrayVar(&f.filters, "key-filter", nil, "only messages whose key matches the `GLOB`; may be repeated (not in this version)")
 	f.output = addOutput(cmd, "raw")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.fromGiven, f.kindGiven = fs.Changed("from"), fs.Changed("type")

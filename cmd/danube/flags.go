@@ -10,29 +10,58 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/danubemq/danube/cmd/danube/settings"
+	"github.com/danubemq/danube/protocol"
 )
 
 // choice is a flag that takes one of a few words.
 type choice struct {
 	value   string
 	allowed []string
+	later   []string // known, and not in this version: taken, so that it is the broker who refuses them
 }
 
 func (c *choice) String() string { return c.value }
 func (c *choice) Type() string   { return strings.Join(c.allowed, "|") }
 
 func (c *choice) Set(s string) error {
-	if !slices.Contains(c.allowed, s) {
-		return fmt.Errorf("is not one of %s", strings.Join(c.allowed, ", "))
+	switch {
+	case slices.Contains(c.allowed, s) || slices.Contains(c.later, s):
+	case len(c.allowed) == 1:
+		return fmt.Errorf("is not %s%s", c.allowed[0], c.absent())
+	default:
+		return fmt.Errorf("is not one of %s%s", strings.Join(c.allowed, ", "), c.absent())
 	}
 	c.value = s
 	return nil
+}
+
+// absent says what this version does not have, for help and errors.
+func (c *choice) absent() string {
+	if len(c.later) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(c.later, " and ") + " are not in this version)"
 }
 
 // addChoice adds a flag that takes one of allowed, with completion.
 func addChoice(cmd *cobra.Command, name, value, usage string, allowed ...string) *choice {
 	c := &choice{value: value, allowed: allowed}
 	c.add(cmd, name, "", usage)
+	return c
+}
+
+// addType adds the flag for a type of subscription.
+func addType(cmd *cobra.Command, usage string) *choice {
+	c := &choice{value: protocol.Exclusive.String(), allowed: []string{protocol.Exclusive.String(), protocol.Shared.String()},
+		later: []string{protocol.Failover.String(), protocol.KeyShared.String()}}
+	c.add(cmd, "type", "", usage+c.absent())
+	return c
+}
+
+// addDurability adds the flag for a level of durability.
+func addDurability(cmd *cobra.Command, usage string) *choice {
+	c := &choice{allowed: []string{"local"}, later: []string{"warm", "object"}}
+	c.add(cmd, "durability", "", usage+c.absent())
 	return c
 }
 

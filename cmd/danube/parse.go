@@ -61,11 +61,6 @@ func parseSubscriptionType(s string) protocol.SubscriptionType {
 	return protocol.Exclusive
 }
 
-// subscriptionTypes is the words parseSubscriptionType knows.
-func subscriptionTypes() []string {
-	return []string{"exclusive", "shared", "failover", "key-shared"}
-}
-
 // parseProperties reads name=value pairs, in order, names repeated if they are.
 func parseProperties(pairs []string) ([]batch.Property, error) {
 	var props []batch.Property

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,6 +54,7 @@ func (a *app) subscriptionDescribe() *cobra.Command {
 		if err != nil {
 			return fail.Doing(err, "describe subscription %s of %s", args[1], name)
 		}
+		d.Options = d.Options.WithDefaults()
 		if output.value == "json" {
 			return render.JSON(a.out, d)
 		}
@@ -61,7 +63,7 @@ func (a *app) subscriptionDescribe() *cobra.Command {
 	return cmd
 }
 
-// subFlags are the options of a subscription.
+// subFlags are the options of a subscription; help shows the defaults, which hold where a flag is not given.
 type subFlags struct {
 	maxUnacked, maxRedeliver *int64
 	ackTimeout, backoff, cap *time.Duration
@@ -69,50 +71,54 @@ type subFlags struct {
 }
 
 func addSubFlags(cmd *cobra.Command) subFlags {
-	fs := cmd.Flags()
+	fs, d := cmd.Flags(), protocol.SubOptions{}.WithDefaults()
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	return subFlags{
-		maxUnacked:   addCount(fs, "max-unacked", 0, "messages delivered and not yet acknowledged, at most (0: 1000)"),
-		ackTimeout:   addDuration(fs, "ack-timeout", 0, "redeliver what a consumer received and did not acknowledge for so long (0: 30s)"),
-		maxRedeliver: addCount(fs, "max-redeliveries", 0, "redeliveries before a message counts as poison (0: 5)"),
-		backoff:      addDuration(fs, "backoff", 0, "pause before a redelivery (0: 1s)"),
-		cap:          addDuration(fs, "backoff-cap", 0, "longest pause (0: 60s)"),
+		maxUnacked:   addCount(fs, "max-unacked", int64(d.MaxUnacked), "messages delivered and not yet acknowledged, at most"),
+		ackTimeout:   addDuration(fs, "ack-timeout", ms(d.AckTimeoutMS), "redeliver what a consumer received and did not acknowledge for so long"),
+		maxRedeliver: addCount(fs, "max-redeliveries", int64(d.MaxRedeliver), "redeliveries before a message counts as poison"),
+		backoff:      addDuration(fs, "backoff", ms(d.BackoffMS), "pause before a redelivery"),
+		cap:          addDuration(fs, "backoff-cap", ms(d.BackoffCapMS), "longest pause"),
 		fixed:        fs.Bool("backoff-fixed", false, "do not let the pause grow"),
 	}
 }
 
-// apply writes the flags that were given over o and says whether there were any.
-func (f subFlags) apply(cmd *cobra.Command, o *protocol.SubOptions) bool {
-	changed := false
-	given := func(name string) bool {
-		c := cmd.Flags().Changed(name)
-		changed = changed || c
-		return c
+// apply writes the flags that were given over o and says whether there were any. None of them can be zero: a broker
+// takes that for the default.
+func (f subFlags) apply(cmd *cobra.Command, o *protocol.SubOptions) (changed bool, err error) {
+	given := func(name string, nothing bool) bool {
+		flag := cmd.Flags().Lookup(name)
+		if flag.Changed && nothing {
+			err = errors.Join(err, fail.Usagef("%s: --%s %s: must be above 0; without the flag it is %s", commandName(cmd), name, flag.Value, flag.DefValue))
+		}
+		changed = changed || flag.Changed
+		return flag.Changed
 	}
-	if given("max-unacked") {
+	if given("max-unacked", *f.maxUnacked == 0) {
 		o.MaxUnacked = int(*f.maxUnacked)
 	}
-	if given("ack-timeout") {
+	if given("ack-timeout", *f.ackTimeout < time.Millisecond) {
 		o.AckTimeoutMS = f.ackTimeout.Milliseconds()
 	}
-	if given("max-redeliveries") {
+	if given("max-redeliveries", *f.maxRedeliver == 0) {
 		o.MaxRedeliver = int(*f.maxRedeliver)
 	}
-	if given("backoff") {
+	if given("backoff", *f.backoff < time.Millisecond) {
 		o.BackoffMS = f.backoff.Milliseconds()
 	}
-	if given("backoff-cap") {
+	if given("backoff-cap", *f.cap < time.Millisecond) {
 		o.BackoffCapMS = f.cap.Milliseconds()
 	}
-	if given("backoff-fixed") {
+	if given("backoff-fixed", false) {
 		o.BackoffFixed = *f.fixed
 	}
-	return changed
+	return changed, err
 }
 
 func (a *app) subscriptionCreate() *cobra.Command {
 	cmd := &cobra.Command{Use: "create TOPIC SUBSCRIPTION", Short: "Create a subscription, its position stored at once",
 		Args: wantArgs("TOPIC", "SUBSCRIPTION")}
-	kind := addChoice(cmd, "type", "exclusive", "how its consumers share messages", subscriptionTypes()...)
+	kind := addType(cmd, "how its consumers share messages")
 	from := cmd.Flags().String("from", "latest", "where it begins: latest, earliest, an `OFFSET`, a time, or -15m")
 	options := addSubFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -125,7 +131,9 @@ func (a *app) subscriptionCreate() *cobra.Command {
 			return fail.Usagef("--from: %w", err)
 		}
 		arg := protocol.SubCreate{Topic: name, Subscription: args[1], Type: parseSubscriptionType(kind.value), Start: start}
-		options.apply(cmd, &arg.Options)
+		if _, err := options.apply(cmd, &arg.Options); err != nil {
+			return err
+		}
 		if err := tell(cmd.Context(), a, (*client.Admin).SubscriptionCreate, arg); err != nil {
 			return fail.Doing(err, "create subscription %s of %s", args[1], name)
 		}
@@ -194,7 +202,11 @@ func (a *app) subscriptionSet() *cobra.Command {
 			return err
 		}
 		ctx, arg := cmd.Context(), protocol.SubCreate{Topic: name, Subscription: args[1]}
-		if !options.apply(cmd, &arg.Options) {
+		changed, err := options.apply(cmd, &arg.Options)
+		if err != nil {
+			return err
+		}
+		if !changed {
 			return fail.Usagef("subscription set: nothing to change")
 		}
 		now, err := ask(ctx, a, (*client.Admin).SubscriptionDescribe, protocol.SubArgs{Topic: name, Subscription: args[1]})
@@ -202,7 +214,9 @@ func (a *app) subscriptionSet() *cobra.Command {
 			return fail.Doing(err, "set subscription %s of %s", args[1], name)
 		}
 		arg.Type, arg.Options = parseSubscriptionType(now.Type), now.Options
-		options.apply(cmd, &arg.Options)
+		if _, err := options.apply(cmd, &arg.Options); err != nil {
+			return err
+		}
 		if err := tell(ctx, a, (*client.Admin).SubscriptionSet, arg); err != nil {
 			return fail.Doing(err, "set subscription %s of %s", args[1], name)
 		}

@@ -53,7 +53,7 @@ type topicFlags struct {
 func addTopicFlags(cmd *cobra.Command, when string) topicFlags {
 	return topicFlags{
 		partitions: addCount(cmd.Flags(), "partitions", 1, "partitions of the topic"+when),
-		durability: addChoice(cmd, "durability", "", "what an acknowledgement survives"+when, "local", "warm", "object"),
+		durability: addDurability(cmd, "what an acknowledgement survives"+when),
 		reliable:   cmd.Flags().Bool("reliable", true, "keep messages in a log; false passes them through and keeps nothing"+when),
 	}
 }
@@ -222,7 +222,7 @@ func (a *app) topicSet() *cobra.Command {
 	cmd := &cobra.Command{Use: "set TOPIC", Short: "Change settings of a topic; what is not named stays", Args: wantArgs("TOPIC")}
 	keep := addDuration(cmd.Flags(), "retention-time", 0, "how long messages are kept; 0 for ever")
 	size := addSize(cmd.Flags(), "retention-bytes", 0, "how much is kept of each partition; 0 for all")
-	level := addChoice(cmd, "durability", "", "what an acknowledgement survives", "local", "warm", "object")
+	level := addDurability(cmd, "what an acknowledgement survives")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := topicName(args[0])
 		if err != nil {

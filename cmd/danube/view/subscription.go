@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danubemq/danube/cmd/danube/render"
@@ -48,31 +47,19 @@ func Subscription(w io.Writer, topic string, d protocol.SubDescription) error {
 	return consumers.Print(w)
 }
 
-// subOptions prints the options that were given; the others are the broker's defaults.
+// subOptions prints the options as they hold, defaults included.
 func subOptions(o protocol.SubOptions) string {
-	var parts []string
-	add := func(name, value string) { parts = append(parts, name+" "+value) }
+	o = o.WithDefaults()
 	ms := func(n int64) string { return settings.FormatDuration(time.Duration(n) * time.Millisecond) }
-	if o.MaxUnacked > 0 {
-		add("max unacked", strconv.Itoa(o.MaxUnacked))
-	}
+	timeout := "no ack timeout"
 	if o.AckTimeoutMS > 0 {
-		add("ack timeout", ms(o.AckTimeoutMS))
+		timeout = "ack timeout " + ms(o.AckTimeoutMS)
 	}
-	if o.MaxRedeliver > 0 {
-		add("max redeliveries", strconv.Itoa(o.MaxRedeliver))
-	}
-	if o.BackoffMS > 0 {
-		add("backoff", ms(o.BackoffMS))
-	}
-	if o.BackoffCapMS > 0 {
-		add("backoff cap", ms(o.BackoffCapMS))
-	}
+	backoff := "backoff " + ms(o.BackoffMS)
 	if o.BackoffFixed {
-		add("backoff", "fixed")
+		backoff += ", fixed"
+	} else {
+		backoff += " to " + ms(o.BackoffCapMS)
 	}
-	if len(parts) == 0 {
-		return "defaults"
-	}
-	return strings.Join(parts, ", ")
+	return fmt.Sprintf("max unacked %d, %s, max redeliveries %d, %s", o.MaxUnacked, timeout, o.MaxRedeliver, backoff)
 }

@@ -86,6 +86,19 @@ func TestCopiesInWords(t *testing.T) {
 	}
 }
 
+// TestOptionsAsTheyHold shows defaults too: nobody should have to guess after how long a message comes again.
+func TestOptionsAsTheyHold(t *testing.T) {
+	for want, o := range map[string]protocol.SubOptions{
+		"max unacked 1000, ack timeout 30s, max redeliveries 5, backoff 1s to 1m":    {},
+		"max unacked 10, no ack timeout, max redeliveries 2, backoff 100ms, fixed":   {MaxUnacked: 10, AckTimeoutMS: -1, MaxRedeliver: 2, BackoffMS: 100, BackoffCapMS: 100, BackoffFixed: true},
+		"max unacked 1000, ack timeout 5s, max redeliveries 5, backoff 500ms to 30s": {AckTimeoutMS: 5000, BackoffMS: 500, BackoffCapMS: 30_000},
+	} {
+		if got := subOptions(o); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestRetentionInWords(t *testing.T) {
 	if got := retention(7*24*3600*1000, 1<<30); got != "168h, 1GiB" {
 		t.Errorf("retention is %q", got)
