@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -43,4 +44,9 @@ func TestRequestWithoutAMajorityIsAnswered(t *testing.T) {
 	late := time.AfterFunc(15*time.Second, cancel)
 	asked.Wait()
 	late.Stop()
+	eventually(t, "a stranger reads what is the matter and what to do", func() bool {
+		err := f.nodes[0].Ask(t.Context(), protocol.OpTopicCreate, protocol.TopicCreate{Topic: "new"})
+		return err != nil && err.Code == protocol.CodeNoLeader && strings.Contains(err.Text, "has no leader that broker n1 knows of") &&
+			strings.HasSuffix(err.Text, "1 of 3 voters is seen, 2 are needed") && strings.Contains(err.Hint, "docs/runbook.md")
+	})
 }

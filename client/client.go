@@ -232,10 +232,12 @@ func (c *Client) persist(ctx context.Context, op string, do func(context.Context
 // insist is persist without a bound of its own.
 func (c *Client) insist(ctx context.Context, op string, do func(context.Context) error) error {
 	var last error
+	var leaderless time.Time // since when brokers answer that there is no leader; zero: they do not
 	for fails := 0; ; fails++ {
 		if err := retry.Pause(ctx, retry.Backoff(fails)); err != nil {
 			return retry.Stopped(ctx, op, last)
 		}
+		asked := time.Now()
 		err := do(ctx)
 		switch {
 		case err == nil:
@@ -251,6 +253,16 @@ func (c *Client) insist(ctx context.Context, op string, do func(context.Context)
 			return err
 		}
 		last = err
+		if !hasCode(err, protocol.CodeNoLeader) {
+			leaderless = time.Time{}
+			continue
+		}
+		if leaderless.IsZero() {
+			leaderless = asked // it was so all the time that the broker waited for one
+		}
+		if c.cfg.NoLeader > 0 && time.Since(leaderless) >= c.cfg.NoLeader {
+			return err
+		}
 	}
 }
 

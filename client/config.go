@@ -27,14 +27,17 @@ type Config struct {
 	// Timeout ends the opening of producers, consumers and readers, and admin
 	// operations, whose context has no earlier deadline. Default 30 s.
 	Timeout time.Duration
+	// NoLeader ends them sooner, with NO_LEADER, when brokers have answered for so
+	// long that the cluster has no leader. Default: Timeout, no sooner.
+	NoLeader time.Duration
 }
 
 // deadAfter is how long a peer may be silent, at most, before it is taken for dead.
 const deadAfter = 9 * time.Second
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Timeout < 0 {
-		return c, fmt.Errorf("client configuration: timeout %v is negative", c.Timeout)
+	if c.Timeout < 0 || c.NoLeader < 0 {
+		return c, fmt.Errorf("client configuration: timeout %v or %v is negative", c.Timeout, c.NoLeader)
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 30 * time.Second

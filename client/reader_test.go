@@ -256,3 +256,29 @@ func TestDeleteWhoseAnswerWasLost(t *testing.T) {
 		t.Errorf("deleted twice: %v", err)
 	}
 }
+
+// TestNoLeaderEndsSooner: brokers that go on answering that nobody leads are believed, where the configuration says so,
+// and the error is theirs.
+func TestNoLeaderEndsSooner(t *testing.T) {
+	f := newFake(t)
+	f.intercept(func(c *fakeConn, fr protocol.Frame) bool {
+		if fr.Type != protocol.TypeAdmin {
+			return false
+		}
+		c.refuse(fr.ID, protocol.Errorf(protocol.CodeNoLeader, "1 of 3 voters is seen"))
+		return true
+	})
+	for name, x := range map[string]struct {
+		cfg      Config
+		timedOut bool
+	}{
+		"said so":     {Config{NoLeader: 100 * time.Millisecond}, false},
+		"not said so": {Config{Timeout: 200 * time.Millisecond}, true},
+	} {
+		began := time.Now()
+		_, err := f.dial(x.cfg).Admin().TopicCreate(t.Context(), protocol.TopicCreate{Topic: "/default/new"})
+		if !hasCode(err, protocol.CodeNoLeader) == !x.timedOut || errors.Is(err, ErrTimeout) != x.timedOut || time.Since(began) > 10*time.Second {
+			t.Errorf("%s: %v, after %v", name, err, time.Since(began))
+		}
+	}
+}

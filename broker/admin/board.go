@@ -60,7 +60,8 @@ func (b *Board) Call(ctx context.Context, name string, decode func(any) error) (
 	if !ok {
 		return nil, protocol.Errorf(protocol.CodeUnsupported, "this broker has no operation %q", name)
 	}
-	return do(ctx, b, decode)
+	out, err := do(ctx, b, decode)
+	return out, b.decided(err)
 }
 
 // The requests that the boards of other brokers make.

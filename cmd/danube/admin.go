@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +22,9 @@ import (
 // dial connects to the cluster. The error names what was tried and what would help.
 func (a *app) dial(ctx context.Context) (*client.Client, error) { return a.dialFor(ctx, 0) }
 
+// noLeader is how long a command goes on where brokers say that nobody leads the cluster: far longer than an election takes.
+const noLeader = 8 * time.Second
+
 // dialFor is dial for an operation that may take so long, 0 for as long as the client takes by itself.
 func (a *app) dialFor(ctx context.Context, limit time.Duration) (*client.Client, error) {
 	addrs, err := a.addresses()
@@ -28,7 +32,7 @@ func (a *app) dialFor(ctx context.Context, limit time.Duration) (*client.Client,
 		return nil, err
 	}
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	c, err := client.Dial(ctx, addrs, client.Config{Name: "danube " + release, Logger: log, Timeout: limit})
+	c, err := client.Dial(ctx, addrs, client.Config{Name: "danube " + release, Logger: log, Timeout: limit, NoLeader: noLeader})
 	if err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			err = fmt.Errorf("connect to %s: %w", strings.Join(addrs, ", "), syscall.ECONNREFUSED)
@@ -37,10 +41,30 @@ func (a *app) dialFor(ctx context.Context, limit time.Duration) (*client.Client,
 		err = fmt.Errorf("connect to the broker: %w", err)
 		if errors.Is(err, client.ErrTimeout) && ctx.Err() == nil {
 			err = fail.WithHint(err, "it listens and does not serve: it may be waiting for its seeds or for the cluster. Its log says for what, and so does /readyz on its HTTP port")
+		} else if hint := wrongPort(err, addrs); hint != "" && ctx.Err() == nil {
+			err = fail.WithHint(err, "%s", hint)
 		}
 		return nil, err
 	}
 	return c, nil
+}
+
+// wrongPort says what may be the matter where something listens and does not answer as a broker does; "" where something else is.
+func wrongPort(err error, addrs []string) string {
+	_, unresolved := errors.AsType[*net.DNSError](err)
+	_, coded := errors.AsType[*protocol.Error](err)
+	if unresolved || coded || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
+		return ""
+	}
+	hint := "--broker names the port for clients, 6650 unless the broker was started with another"
+	for _, addr := range addrs {
+		for port, what := range map[string]string{"8650": "HTTP", "7650": "brokers among themselves", "7946": "gossip"} {
+			if strings.HasSuffix(addr, ":"+port) {
+				return hint + "; " + port + " is for " + what
+			}
+		}
+	}
+	return hint
 }
 
 // show makes of cmd one that asks for something and prints it, as JSON or for a person. what is for the error.

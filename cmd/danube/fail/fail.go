@@ -91,10 +91,47 @@ func HintOf(err error) string {
 			return f.hint
 		}
 	}
-	if e, ok := errors.AsType[*protocol.Error](err); ok {
+	return brokerHint(err)
+}
+
+// brokerHint finds the first hint that a broker gave: one whose time ran out wraps what went wrong before.
+func brokerHint(err error) string {
+	if e, ok := err.(*protocol.Error); ok && e.Hint != "" {
 		return e.Hint
 	}
+	switch x := err.(type) {
+	case interface{ Unwrap() error }:
+		return brokerHint(x.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range x.Unwrap() {
+			if hint := brokerHint(err); hint != "" {
+				return hint
+			}
+		}
+	}
 	return ""
+}
+
+// problems are the errors that err joins, each a problem of its own: those of a configuration, say. What is wrapped in a
+// sentence is one problem, however many lines it has.
+func problems(err error) []error {
+	for {
+		f, ok := err.(*failure)
+		if !ok {
+			break
+		}
+		err = f.err
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, problems(e)...)
+		}
+		if errors.Join(all...).Error() == err.Error() {
+			return all
+		}
+	}
+	return []error{err}
 }
 
 // Report prints err as the house does, one line a problem and the hint below, and returns the exit code.
@@ -106,8 +143,9 @@ func Report(w io.Writer, err error) int {
 	if code == Done || errors.Is(err, errQuiet) {
 		return code
 	}
-	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
-		fmt.Fprintf(w, "danube: %s\n", line)
+	for _, problem := range problems(err) {
+		text := strings.TrimRight(problem.Error(), "\n")
+		fmt.Fprintf(w, "danube: %s\n", strings.ReplaceAll(text, "\n", "\n  "))
 	}
 	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Request != "" {
 		fmt.Fprintf(w, "  request %s (the broker's log has it too)\n", e.Request)
