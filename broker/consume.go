@@ -8,6 +8,7 @@ import (
 	"github.com/danubemq/danube/broker/delivery"
 	"github.com/danubemq/danube/broker/dispatch"
 	"github.com/danubemq/danube/broker/served"
+	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
@@ -75,7 +76,7 @@ func (b *Broker) ensureSubscription(ctx context.Context, p *served.Partition, q 
 		return m, false, nil
 	}
 	if q.Existing {
-		return nil, false, protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", p.Topic, q.Subscription)
+		return nil, false, words.NoSuchSubscription(p.Topic, q.Subscription)
 	}
 	created, err := b.admin.CreateSubscription(ctx, &protocol.SubCreate{
 		Topic: p.Topic, Subscription: q.Subscription, Type: q.Type, Start: q.Start, Options: q.Options,

@@ -163,10 +163,9 @@ func (b *Board) setStatus(ctx context.Context, q *protocol.BrokerArgs, to state.
 	case s.Status == state.StoreRemoved:
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "broker %s was removed from the cluster", s.Broker)
 	}
-	if to == state.StoreDraining && !slices.ContainsFunc(slices.Collect(view.Stores()), func(o *state.Store) bool {
-		return o.ID != s.ID && o.Status == state.StoreActive && !o.Clean
-	}) {
-		return nil, protocol.Errorf(protocol.CodeBadRequest, "broker %s cannot be drained: no other broker is active to take what it has", s.Broker)
+	if to == state.StoreDraining && !othersTake(view, s) {
+		return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s cannot be drained: no other broker is active to take what it has", s.Broker),
+			Hint: "danube join starts another one; danube broker activate makes one that was drained take topics again"}
 	}
 	if _, err := b.cfg.Peers.Request(ctx, &state.SetStore{Owner: ownerOfStore(s), Status: to}); err != nil {
 		return nil, fmt.Errorf("make broker %s %s: %w", s.Broker, to, err)
@@ -185,16 +184,36 @@ func (b *Board) brokerRemove(ctx context.Context, q *protocol.BrokerArgs) (any, 
 	}
 	_, err = b.cfg.Peers.Request(ctx, &state.RemoveStore{Store: s.ID, Lose: q.Lose})
 	if errors.Is(err, state.ErrConflict) {
-		hint := "danube broker drain " + s.Broker + " moves what it has to others"
-		if s.Status == state.StoreLost {
-			hint = "with --lose what only its disk has is given up for good"
-		}
-		return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s cannot be removed: %v", s.Broker, err), Hint: hint}
+		return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s cannot be removed: %v", s.Broker, err), Hint: removeHint(b.cfg.Meta.View(), s)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("remove broker %s: %w", s.Broker, err)
 	}
 	return protocol.Done{}, nil
+}
+
+// removeHint says what has to be done before a broker can be removed. What it owns is never given up by a removal: others
+// take it over when the broker is drained, or lost.
+func removeHint(view *state.View, s *state.Store) string {
+	switch {
+	case s.Status == state.StoreLost:
+		return "with --lose what only its disk has is given up for good"
+	case !othersTake(view, s):
+		return "no other broker is active to take what it has: danube join starts one"
+	case words.Status(s) == "stopped":
+		return "start it and drain it; if its disk is gone others take over what it owns once it is lost, and --lose gives up what only that disk has"
+	}
+	return "danube broker drain " + s.Broker + " moves what it has to others; if its disk is gone stop it: others take over what it owns once it is lost"
+}
+
+// othersTake says whether another broker is active, to take what one has.
+func othersTake(view *state.View, s *state.Store) bool {
+	for o := range view.Stores() {
+		if o.ID != s.ID && o.Status == state.StoreActive && !o.Clean {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *Board) promote(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
@@ -221,6 +240,10 @@ func (b *Board) demoteHere(ctx context.Context, q *protocol.BrokerArgs) (*protoc
 	if err != nil {
 		return nil, err
 	}
+	if b.onlyVoter(s.ID) {
+		return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s cannot be demoted: it is the only voter", s.Broker),
+			Hint: "danube cluster promote gives another broker a vote first; danube join starts one"}
+	}
 	if s.ID == b.cfg.Self().Store {
 		// The leader cannot take its own vote: another leads first, and does it.
 		if err := b.cfg.Meta.Transfer(ctx, nil); err != nil {
@@ -229,6 +252,16 @@ func (b *Board) demoteHere(ctx context.Context, q *protocol.BrokerArgs) (*protoc
 		return nil, meta.ErrNotLeader
 	}
 	return &protocol.Done{}, b.memberError(s, "demoted", b.cfg.Meta.Demote(ctx, s.ID))
+}
+
+// onlyVoter says whether nobody but a store votes.
+func (b *Board) onlyVoter(id state.StoreID) bool {
+	for _, s := range b.cfg.Meta.Servers() {
+		if s.Voter != (s.Store == id) {
+			return false
+		}
+	}
+	return true
 }
 
 func (b *Board) memberError(s *state.Store, what string, err error) error {

@@ -117,7 +117,7 @@ func (b *Board) subDescribe(ctx context.Context, q *protocol.SubArgs) (any, erro
 	view := b.cfg.Meta.View()
 	m := view.Subscription(t.ID, q.Subscription)
 	if m == nil {
-		return nil, protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", t.Name, q.Subscription)
+		return nil, words.NoSuchSubscription(t.Name, q.Subscription)
 	}
 	return describeSubscription(m, b.gather(ctx, view, t, -1, []string{m.Name})), nil
 }

@@ -24,7 +24,7 @@ func (b *Board) topicMove(ctx context.Context, q *protocol.TopicMove) (any, erro
 	var to *state.Store
 	if q.To != "" {
 		if to, err = words.StoreNamed(view, q.To); err == nil {
-			err = words.Takes(to)
+			err = b.takes(to)
 		}
 		if err != nil {
 			return nil, err
@@ -54,6 +54,21 @@ func (b *Board) topicMove(ctx context.Context, q *protocol.TopicMove) (any, erro
 		return nil, words.NoSuchPartition(t, q.Partition)
 	}
 	return out, b.moveAll(ctx, t, c, out)
+}
+
+// takes says why partitions cannot be moved to a broker now, nil if they can. One that does not answer takes none, though
+// nobody has declared it lost yet: the move would be waited for and then taken back.
+func (b *Board) takes(s *state.Store) error {
+	if err := words.Takes(s); err != nil {
+		return err
+	}
+	for _, m := range b.cfg.Cluster.Members() {
+		if m.Store == s.ID && m.State != cluster.Alive && s.ID != b.cfg.Self().Store {
+			return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s takes no topics: it does not answer (%s for %v)",
+				s.Broker, m.State, b.cfg.Now().Sub(m.Since).Round(time.Second)), Hint: "start it again, or name another: danube broker list shows which are active"}
+		}
+	}
+	return nil
 }
 
 // targetOf is where a partition goes: to the broker that was named, or to the

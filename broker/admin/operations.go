@@ -177,7 +177,7 @@ func (b *Board) subSet(ctx context.Context, q *protocol.SubCreate) (any, error) 
 	}
 	m := b.cfg.Meta.View().Subscription(t.ID, q.Subscription)
 	if m == nil {
-		return nil, protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", t.Name, q.Subscription)
+		return nil, words.NoSuchSubscription(t.Name, q.Subscription)
 	}
 	opts, err := subOptions(q.Options)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -144,6 +145,10 @@ func (b *Board) restoreHere(ctx context.Context, q *protocol.SnapshotPage) (*pro
 	}
 	before := b.cfg.Meta.View()
 	if err := b.cfg.Meta.Restore(ctx, bytes.NewReader(x.data.Bytes())); err != nil {
+		if errors.Is(err, state.ErrDamaged) {
+			return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("this is no whole snapshot of the metadata: %v", err),
+				Hint: "danube cluster snapshot writes one; nothing was changed"}
+		}
 		return nil, fmt.Errorf("restore the metadata: %w", err)
 	}
 	now := b.cfg.Meta.View()

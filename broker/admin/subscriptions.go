@@ -40,7 +40,7 @@ func (b *Board) CreateSubscription(ctx context.Context, q *protocol.SubCreate) (
 	res, err := b.cfg.Peers.Request(ctx, &state.CreateSubscription{
 		Topic: t.ID, Name: q.Subscription, Type: state.SubscriptionType(q.Type), Options: opts, Start: start,
 	})
-	return res.Created, err
+	return res.Created, b.decided(err)
 }
 
 func subOptions(o protocol.SubOptions) (state.SubscriptionOptions, error) {
@@ -143,7 +143,7 @@ func (b *Board) ResetSubscription(ctx context.Context, id state.TopicID, name st
 func (b *Board) resetCursors(ctx context.Context, t *state.Topic, name string, todo []state.CursorReset) (lost []state.CursorReset, err error) {
 	m := b.cfg.Meta.View().Subscription(t.ID, name)
 	if m == nil {
-		return nil, protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", t.Name, name)
+		return nil, words.NoSuchSubscription(t.Name, name)
 	}
 	for i := range todo {
 		todo[i].Generation = m.Cursors[todo[i].Partition].Generation + 1
@@ -186,14 +186,17 @@ func (b *Board) deleteSubscription(ctx context.Context, q *protocol.SubArgs) err
 	}
 	m := b.cfg.Meta.View().Subscription(t.ID, q.Subscription)
 	if m == nil {
-		return protocol.Errorf(protocol.CodeNoSuchSub, "topic %s has no subscription %q", t.Name, q.Subscription)
+		return words.NoSuchSubscription(t.Name, q.Subscription)
 	}
 	if n, err := b.consumersEverywhere(ctx, t, q.Subscription); !q.Force {
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			return protocol.Errorf(protocol.CodeSubscriptionInUse, "subscription %s of %s has %s attached", q.Subscription, t.Name, words.Counted(n, "consumer", "consumers"))
+			return &protocol.Error{
+				Code: protocol.CodeSubscriptionInUse, Hint: "--force deletes it all the same, and tells them",
+				Text: fmt.Sprintf("subscription %s of %s has %s attached", q.Subscription, t.Name, words.Counted(n, "consumer", "consumers")),
+			}
 		}
 	}
 	if _, err := b.cfg.Peers.Request(ctx, &state.DeleteSubscription{Subscription: m.ID}); err != nil {

@@ -25,7 +25,7 @@ func (b *Board) Lookup(ctx context.Context, q *protocol.Lookup) (protocol.Header
 	created := false
 	t, err := b.topicKnown(ctx, full)
 	if err != nil {
-		return nil, err
+		return nil, b.decided(err)
 	}
 	if t == nil {
 		switch {
@@ -35,7 +35,7 @@ func (b *Board) Lookup(ctx context.Context, q *protocol.Lookup) (protocol.Header
 			return nil, protocol.Errorf(protocol.CodeNoSuchTopic, "topic %s does not exist, and this cluster does not let producers make topics", full)
 		}
 		if created, err = b.autoCreate(ctx, full, *q.Create); err != nil {
-			return nil, err
+			return nil, b.decided(err)
 		}
 		if t = b.cfg.Meta.View().Topic(full); t == nil {
 			return nil, words.NoSuchTopic(full)
@@ -98,6 +98,9 @@ func settings(c protocol.TopicConfig) (state.TopicSettings, error) {
 	if c.RetentionMS < 0 || c.RetentionBytes < 0 || c.RetentionMS > math.MaxInt64/int64(time.Millisecond) {
 		return s, protocol.Errorf(protocol.CodeBadRequest, "retention out of bounds")
 	}
+	if !s.Reliable && (c.RetentionMS > 0 || c.RetentionBytes > 0) {
+		return s, protocol.Errorf(protocol.CodeBadRequest, "a non-reliable topic keeps nothing: it has no retention")
+	}
 	s.RetentionTime = time.Duration(c.RetentionMS) * time.Millisecond
 	s.RetentionBytes = uint64(c.RetentionBytes)
 	var err error
@@ -124,6 +127,9 @@ func (b *Board) createTopic(ctx context.Context, full string, c protocol.TopicCo
 	s, err := settings(c)
 	if err != nil {
 		return state.Result{}, err
+	}
+	if namespace, _, err := state.SplitTopic(full); err == nil && b.cfg.Meta.View().Namespace(namespace) == nil {
+		return state.Result{}, words.NoSuchNamespace(full, namespace)
 	}
 	cmd := &state.CreateTopic{Name: full, Settings: s, At: b.cfg.Now().UnixMilli(), Owners: b.place(int(s.Partitions))}
 	if _, err := rand.Read(cmd.ID[:]); err != nil {

@@ -22,6 +22,7 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 		"retention":                {protocol.TopicConfig{Durability: "local", RetentionMS: 1500, RetentionBytes: 7}, state.TopicSettings{Partitions: 1, Reliable: true, Durability: state.LevelLocal, RetentionTime: 1500 * time.Millisecond, RetentionBytes: 7}, 0},
 		"not reliable":             {protocol.TopicConfig{NonReliable: true, Partitions: 3}, state.TopicSettings{Partitions: 3}, 0},
 		"not reliable, and local":  {protocol.TopicConfig{NonReliable: true, Durability: "local"}, state.TopicSettings{}, protocol.CodeBadRequest},
+		"not reliable, and kept":   {protocol.TopicConfig{NonReliable: true, RetentionMS: 1}, state.TopicSettings{}, protocol.CodeBadRequest},
 		"warm":                     {protocol.TopicConfig{Durability: "warm"}, state.TopicSettings{}, protocol.CodeLevelUnavailable},
 		"object":                   {protocol.TopicConfig{Durability: "object"}, state.TopicSettings{}, protocol.CodeLevelUnavailable},
 		"an unknown level":         {protocol.TopicConfig{Durability: "paper"}, state.TopicSettings{}, protocol.CodeBadRequest},

@@ -31,7 +31,7 @@ func Of(err error) *protocol.Error {
 		return e
 	}
 	if occupied, ok := errors.AsType[*dispatch.OccupiedError](err); ok {
-		return protocol.Errorf(protocol.CodeConsumerBusy, "%s", occupied.Error())
+		return &protocol.Error{Code: protocol.CodeConsumerBusy, Text: occupied.Error(), Hint: busyHint}
 	}
 	return coded(err, []coding{
 		{dispatch.ErrUnsupported, protocol.CodeUnsupported},
@@ -43,6 +43,8 @@ func Of(err error) *protocol.Error {
 		{context.Canceled, protocol.CodeShuttingDown},
 	})
 }
+
+const busyHint = "end that consumer, take its place under its name, or use a subscription of type shared, which has many"
 
 const leaderHint = "danube cluster status says who leads and which brokers are away"
 

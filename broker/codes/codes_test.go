@@ -31,7 +31,7 @@ func TestOf(t *testing.T) {
 		"no such topic":  {state.ErrNotFound, protocol.Error{Code: protocol.CodeNoSuchTopic}},
 		"nobody leads":   {meta.ErrNotLeader, protocol.Error{Code: protocol.CodeNoLeader, Hint: leaderHint}},
 		"unknown":        {meta.ErrUnknown, protocol.Error{Code: protocol.CodeTimeout, Hint: leaderHint}},
-		"busy consumer":  {&dispatch.OccupiedError{}, protocol.Error{Code: protocol.CodeConsumerBusy}},
+		"busy consumer":  {&dispatch.OccupiedError{}, protocol.Error{Code: protocol.CodeConsumerBusy, Hint: busyHint}},
 		"old generation": {dispatch.ErrStale, protocol.Error{Code: protocol.CodeStaleGeneration}},
 		"stale":          {history.ErrStale, protocol.Error{Code: protocol.CodePending}},
 		"away":           {errors.Join(protocol.Errorf(protocol.CodeNotReady, "x"), &history.AwayError{}), protocol.Error{Code: protocol.CodePending}},

@@ -206,7 +206,7 @@ func (l *loop) orphaned(step dispatch.Step, from, to uint64, status string, err 
 	now := s.now()
 	if s.gapSince == 0 {
 		s.gapSince = now
-		s.c.cfg.Log.Warn("subscription waits at a gap", "subscription", s.Name, "partition", s.part.name(), "from", from, "to", to, "status", status, "err", err)
+		s.logGap("subscription waits at a gap", from, to, status, err)
 	}
 	s.gap, s.away = dispatch.Range{Start: from, End: to}, nil
 	until := s.gapSince + int64(s.c.cfg.GapWait)
@@ -229,10 +229,19 @@ func (l *loop) orphaned(step dispatch.Step, from, to uint64, status string, err 
 	l.wait(min(step.Until, until))
 }
 
+// logGap logs what a subscription does at a gap; err says why it is one, nil where the metadata do.
+func (s *Subscription) logGap(what string, from, to uint64, status string, err error) {
+	log := s.c.cfg.Log.With("subscription", s.Name, "partition", s.part.name(), "from", from, "to", to, "status", status)
+	if err != nil {
+		log = log.With("err", err)
+	}
+	log.Warn(what)
+}
+
 // tell sends the gap to every consumer. The caller holds mu.
 func (l *loop) tell(from, to uint64, status string, err error) {
 	s := l.s
-	s.c.cfg.Log.Warn("subscription passes a gap", "subscription", s.Name, "partition", s.part.name(), "from", from, "to", to, "status", status, "err", err)
+	s.logGap("subscription passes a gap", from, to, status, err)
 	for _, o := range s.consumers {
 		o.out.Frame(protocol.TypeGap, 0, &protocol.GapNotice{Handle: o.Handle, From: from, To: to, Status: status})
 	}

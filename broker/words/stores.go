@@ -68,6 +68,8 @@ func Takes(s *state.Store) error {
 	hint := ""
 	if s.Status == state.StoreDraining || s.Status == state.StoreDrained {
 		hint = "danube broker activate " + s.Broker + " ends the drain"
+	} else if s.Status != state.StoreRemoved {
+		hint = "start it again, or name another: danube broker list shows which are active"
 	}
 	return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s takes no topics: it is %s", s.Broker, Status(s)), Hint: hint}
 }

@@ -43,6 +43,18 @@ func NoSuchPartition(t *state.Topic, n int) *protocol.Error {
 		t.Name, Counted(int(t.Settings.Partitions), "partition", "partitions"), n)
 }
 
+// NoSuchSubscription refuses a subscription that a topic does not have.
+func NoSuchSubscription(topic, name string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNoSuchSub, Text: fmt.Sprintf("topic %s has no subscription %q", topic, name),
+		Hint: "danube subscription list " + topic + " names those there are"}
+}
+
+// NoSuchNamespace refuses a topic of a namespace that does not exist.
+func NoSuchNamespace(full, namespace string) *protocol.Error {
+	return &protocol.Error{Code: protocol.CodeNoSuchNamespace, Text: fmt.Sprintf("there is no namespace %q", namespace),
+		Hint: "this version has the namespace default alone, and no command that makes others: name it /default" + strings.TrimPrefix(full, "/"+namespace)}
+}
+
 // ErrNotThere is for a partition that nobody serves at the moment.
 var ErrNotThere = errors.New("no broker serves it at the moment")
 

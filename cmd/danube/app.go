@@ -64,11 +64,38 @@ func (a *app) root() *cobra.Command {
 		return unknownCommand(cmd, args[0])
 	}
 	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(helpCommand(root))
 	root.PersistentFlags().StringVar(&a.brokers, "broker", "",
 		"address of a broker, or a comma list tried in turn (DANUBE_BROKER, else "+defaultBroker+")")
 	root.AddCommand(a.standalone(), a.join(), a.produce(), a.consume(), a.topic(), a.subscription(), a.segment(), a.wal(),
 		a.benches(), a.broker(), a.cluster(), a.configuration(), a.completion(), a.version())
 	return root
+}
+
+// helpCommand is `danube help`: of a command that does not exist it is an error, as calling it would be.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd := root
+			for _, name := range args {
+				var next *cobra.Command
+				for _, c := range cmd.Commands() {
+					if c.Name() == name {
+						next = c
+					}
+				}
+				if next == nil {
+					return unknownCommand(cmd, name)
+				}
+				cmd = next
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	}
 }
 
 // group is a command that only holds others.

@@ -84,7 +84,7 @@ func (a *app) benchProduce() *cobra.Command {
 func (a *app) runBenchProduce(ctx context.Context, l bench.Load, asJSON bool) error {
 	run, err := l.Open(ctx, a.benchSurroundings())
 	if err != nil {
-		return fail.Doing(err, "bench produce")
+		return fail.Doing(inUse(err), "bench produce")
 	}
 	defer run.Close()
 	result, err := run.Publish(ctx)
@@ -194,9 +194,17 @@ func (a *app) runBenchLatency(ctx context.Context, b bench.Beat, asJSON bool) er
 	defer receiving.Close()
 	result, err := b.Run(ctx, sending, receiving, a.benchSurroundings())
 	if err != nil {
-		return fail.Doing(err, "bench latency")
+		return fail.Doing(inUse(err), "bench latency")
 	}
 	return a.printBench(result, "from the time a message was due until the consumer had it", asJSON)
+}
+
+// inUse adds what to name instead of a topic that others read.
+func inUse(err error) error {
+	if _, is := errors.AsType[*bench.InUseError](err); is {
+		return fail.WithHint(err, "it would get the messages of the run: name a topic that does not exist, and it is made")
+	}
+	return err
 }
 
 // printBench prints a result; errors in it make the exit code 1.

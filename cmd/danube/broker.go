@@ -91,9 +91,9 @@ func (a *app) brokerRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove BROKER",
 		Short: "Take a broker out of the cluster for good",
-		Long: "A broker that owns partitions, or holds the only copy of messages, is refused: drain it first. --lose gives\n" +
-			"those messages up, for a broker whose disk is gone. A broker that was removed comes back only as a new one,\n" +
-			"with an empty data directory.",
+		Long: "A broker that owns partitions, or holds the only copy of messages, is refused: drain it first. For a broker whose\n" +
+			"disk is gone others take over what it owns once it is lost, and --lose gives up the messages that only it had.\n" +
+			"A broker that was removed comes back only as a new one, with an empty data directory.",
 	}
 	lose := cmd.Flags().Bool("lose", false, "give up messages whose only copy is there")
 	yes := addYes(cmd.Flags())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -183,13 +184,36 @@ func (a *app) subscriptionReset() *cobra.Command {
 			return fail.Usagef("--to: %w", err)
 		}
 		arg := protocol.SubReset{Topic: name, Subscription: args[1], Partition: partition, To: pos}
-		if err := tell(cmd.Context(), a, (*client.Admin).SubscriptionReset, arg); err != nil {
+		c, err := a.dial(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := c.Admin().SubscriptionReset(cmd.Context(), arg); err != nil {
 			return fail.Doing(err, "reset subscription %s of %s", args[1], name)
 		}
 		fmt.Fprintf(a.out, "subscription %s of %s goes on from %s\n", args[1], args[0], formatPosition(pos))
+		if pos.Kind == protocol.AtOffset {
+			a.tellPassed(cmd.Context(), c.Admin(), arg)
+		}
 		return nil
 	}
 	return cmd
+}
+
+// tellPassed says which offsets behind a reset are gone: they were removed, and the first message comes from behind them.
+// The subscription is moved: where that cannot be told, nothing is.
+func (a *app) tellPassed(ctx context.Context, admin *client.Admin, to protocol.SubReset) {
+	d, err := admin.TopicDescribe(ctx, protocol.TopicArgs{Topic: to.Topic, Partition: to.Partition})
+	if err != nil {
+		return
+	}
+	for _, p := range d.Partitions {
+		if to.To.Offset < p.LogStart && (to.Partition < 0 || p.Partition == to.Partition) {
+			a.noticef("the log of %s begins at %d: offsets %s are gone, and its consumers are told so",
+				view.PartitionName(to.Topic, p.Partition), p.LogStart, render.Offsets(to.To.Offset, p.LogStart))
+		}
+	}
 }
 
 func (a *app) subscriptionSet() *cobra.Command {

@@ -86,7 +86,7 @@ func (a *app) topicCreate() *cobra.Command {
 	}
 	flags := addTopicFlags(cmd, "")
 	keep := addDuration(cmd.Flags(), "retention-time", 0, "how long messages are kept; 0 for ever")
-	size := addSize(cmd.Flags(), "retention-bytes", 0, "how much is kept of each partition; 0 for all")
+	size := addSize(cmd.Flags(), "retention-bytes", 0, "how much is kept of each partition, in bytes or as 64KiB, 20GiB; 0 for all")
 	output := addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := topicName(args[0])
@@ -221,7 +221,7 @@ func addYes(fs *pflag.FlagSet) *bool { return fs.BoolP("yes", "y", false, "go ah
 func (a *app) topicSet() *cobra.Command {
 	cmd := &cobra.Command{Use: "set TOPIC", Short: "Change settings of a topic; what is not named stays", Args: wantArgs("TOPIC")}
 	keep := addDuration(cmd.Flags(), "retention-time", 0, "how long messages are kept; 0 for ever")
-	size := addSize(cmd.Flags(), "retention-bytes", 0, "how much is kept of each partition; 0 for all")
+	size := addSize(cmd.Flags(), "retention-bytes", 0, "how much is kept of each partition, in bytes or as 64KiB, 20GiB; 0 for all")
 	level := addDurability(cmd, "what an acknowledgement survives")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := topicName(args[0])

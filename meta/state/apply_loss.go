@@ -86,9 +86,9 @@ func (s *State) needs(p *Partition, c *RemoveStore) error {
 	case t == nil:
 		return nil
 	case p.Owner.Store == c.Store:
-		return refuse(ErrConflict, "store %s owns %s:%d, which is %s", c.Store, t.Name, p.Number, p.State)
+		return refuse(ErrConflict, "it owns %s:%d, which is %s", t.Name, p.Number, p.State)
 	case p.State == Sealing && p.Target.Store == c.Store:
-		return refuse(ErrConflict, "%s:%d is moving to store %s", t.Name, p.Number, c.Store)
+		return refuse(ErrConflict, "%s:%d is moving to it", t.Name, p.Number)
 	}
 	for i := range p.Ranges {
 		r := &p.Ranges[i]
@@ -96,10 +96,10 @@ func (s *State) needs(p *Partition, c *RemoveStore) error {
 			continue
 		}
 		if r.Status == RangeOpen {
-			return refuse(ErrConflict, "%s:%d is being taken over from store %s", t.Name, p.Number, c.Store)
+			return refuse(ErrConflict, "%s:%d is being taken over from it", t.Name, p.Number)
 		}
 		if left := s.without(r, c.Store); !c.Lose && left.Status != r.Status {
-			return refuse(ErrConflict, "store %s holds the only copy of [%d, %d) of %s:%d", c.Store, r.Start, r.End, t.Name, p.Number)
+			return refuse(ErrConflict, "it has the only copy of offsets %d to %d of %s:%d", r.Start, r.End-1, t.Name, p.Number)
 		}
 	}
 	return nil

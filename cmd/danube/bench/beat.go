@@ -39,6 +39,9 @@ type beat struct {
 // Run publishes over one client and receives over the other, and measures from the time a message was due until a consumer
 // has it.
 func (b Beat) Run(ctx context.Context, sending, receiving *client.Client, around Surroundings) (Result, error) {
+	if err := unused(ctx, receiving, b.Topic); err != nil {
+		return Result{}, err
+	}
 	p, err := sending.Producer(ctx, b.Topic, client.ProducerConfig{Create: &protocol.TopicConfig{Partitions: 1}})
 	if err != nil {
 		return Result{}, err

@@ -76,7 +76,10 @@ func (r *Reading) Run(ctx context.Context) (Result, error) {
 }
 
 // subscription is the name of the subscription of a run.
-func subscription(run uint64) string { return fmt.Sprintf("bench-%016x", run) }
+func subscription(run uint64) string { return fmt.Sprintf("%s%016x", ownPrefix, run) }
+
+// ownPrefix begins the names of the subscriptions of runs.
+const ownPrefix = "bench-"
 
 // deleteSubscription removes the subscription of a run. That of a topic that is not reliable went with its consumer.
 func deleteSubscription(ctx context.Context, c *client.Client, topic, sub string) error {

@@ -100,6 +100,11 @@ func (r *Run) open(ctx context.Context) error {
 		}
 		r.conns = append(r.conns, &conn{client: c, times: newHistogram()})
 	}
+	for i := range int(r.Topics) {
+		if err := unused(ctx, r.conns[0].client, r.name(i)); err != nil {
+			return err
+		}
+	}
 	n := int(max(r.Connections, r.Topics))
 	share := max(1, int(r.Window*r.Connections)/n)
 	create := &protocol.TopicConfig{Partitions: 1, Durability: r.Durability}

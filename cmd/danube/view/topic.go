@@ -18,7 +18,7 @@ func Topics(w io.Writer, topics []protocol.TopicSummary) error {
 	t := render.Table{Header: []string{"topic", "partitions", "durability", "subscriptions", "retention"}}
 	for _, s := range topics {
 		t.Add(s.Topic, strconv.Itoa(s.Partitions), levelOf(s.Reliable, s.Durability), strconv.Itoa(s.Subscriptions),
-			retention(s.RetentionMS, s.RetentionBytes))
+			retentionOf(s.Reliable, s.RetentionMS, s.RetentionBytes))
 	}
 	return t.Print(w)
 }
@@ -36,7 +36,7 @@ func Topic(w io.Writer, d protocol.TopicDescription, all bool) error {
 	if all {
 		fmt.Fprintf(w, "id          %s\n", d.ID)
 	}
-	fmt.Fprintf(w, "durability  %s\nretention   %s\n\n", level, retention(d.RetentionMS, d.RetentionBytes))
+	fmt.Fprintf(w, "durability  %s\nretention   %s\n\n", level, retentionOf(d.Reliable, d.RetentionMS, d.RetentionBytes))
 	if err := describePartitions(w, d.Partitions, all); err != nil {
 		return err
 	}
@@ -151,14 +151,25 @@ func levelOf(reliable bool, level string) string {
 	return level
 }
 
+// retentionOf is the retention of a topic: one that is not reliable keeps nothing, whatever its settings say.
+func retentionOf(reliable bool, ms, bytes int64) string {
+	if !reliable {
+		return "none"
+	}
+	return retention(ms, bytes)
+}
+
 // retention is "48h, 1GiB", or "all" for a topic from which nothing is deleted unasked.
 func retention(ms, bytes int64) string {
 	var parts []string
 	if ms > 0 {
 		parts = append(parts, settings.FormatDuration(time.Duration(ms)*time.Millisecond))
 	}
-	if bytes > 0 {
-		parts = append(parts, settings.FormatSize(bytes))
+	if size := settings.FormatSize(bytes); bytes > 0 {
+		if bytes%1024 != 0 { // a bare number would not say of what
+			size = render.Grouped(bytes) + " bytes"
+		}
+		parts = append(parts, size)
 	}
 	if len(parts) == 0 {
 		return "all"

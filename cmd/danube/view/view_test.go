@@ -103,6 +103,12 @@ func TestRetentionInWords(t *testing.T) {
 	if got := retention(7*24*3600*1000, 1<<30); got != "168h, 1GiB" {
 		t.Errorf("retention is %q", got)
 	}
+	if got := retention(0, 1000); got != "1,000 bytes" {
+		t.Errorf("without a unit: %q", got)
+	}
+	if got := retentionOf(false, 1000, 0); got != "none" {
+		t.Errorf("of what keeps nothing: %q", got)
+	}
 	if got := retention(0, 0); got != "all" {
 		t.Errorf("no retention is %q", got)
 	}
