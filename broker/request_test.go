@@ -15,6 +15,9 @@ import (
 func TestRequestWithoutAMajorityIsAnswered(t *testing.T) {
 	f := newFleet(t, 3, nil)
 	publish(t, f.dial(0), "there", 0, 1)
+	if _, err := f.dial(0).Admin().TopicCreate(t.Context(), protocol.TopicCreate{Topic: "wide", Config: protocol.TopicConfig{Partitions: 3}}); err != nil {
+		t.Fatal(err)
+	}
 	f.kill(1)
 	f.kill(2)
 	ctx, cancel := context.WithCancel(t.Context()) // no deadline, as of a client that names none
@@ -44,9 +47,14 @@ func TestRequestWithoutAMajorityIsAnswered(t *testing.T) {
 	late := time.AfterFunc(15*time.Second, cancel)
 	asked.Wait()
 	late.Stop()
-	eventually(t, "a stranger reads what is the matter and what to do", func() bool {
-		err := f.nodes[0].Ask(t.Context(), protocol.OpTopicCreate, protocol.TopicCreate{Topic: "new"})
-		return err != nil && err.Code == protocol.CodeNoLeader && strings.Contains(err.Text, "has no leader that broker n1 knows of") &&
-			strings.HasSuffix(err.Text, "1 of 3 voters is seen, 2 are needed") && strings.Contains(err.Hint, "docs/runbook.md")
-	})
+	for op, arg := range map[string]any{
+		protocol.OpTopicCreate: protocol.TopicCreate{Topic: "new"},
+		protocol.OpSubCreate:   protocol.SubCreate{Topic: "wide", Subscription: "s"}, // two of its owners are away, and nobody replaces them
+	} {
+		eventually(t, op+": a stranger reads what is the matter and what to do", func() bool {
+			err := f.nodes[0].Ask(t.Context(), op, arg)
+			return err != nil && err.Code == protocol.CodeNoLeader && strings.Contains(err.Text, "has no leader that broker n1 knows of") &&
+				strings.HasSuffix(err.Text, "1 of 3 voters is seen, 2 are needed") && strings.Contains(err.Hint, "docs/runbook.md")
+		})
+	}
 }

@@ -165,7 +165,7 @@ func (b *Board) setStatus(ctx context.Context, q *protocol.BrokerArgs, to state.
 	}
 	if to == state.StoreDraining && !othersTake(view, s) {
 		return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s cannot be drained: no other broker is active to take what it has", s.Broker),
-			Hint: "danube join starts another one; danube broker activate makes one that was drained take topics again"}
+			Hint: startAnother}
 	}
 	if _, err := b.cfg.Peers.Request(ctx, &state.SetStore{Owner: ownerOfStore(s), Status: to}); err != nil {
 		return nil, fmt.Errorf("make broker %s %s: %w", s.Broker, to, err)
@@ -199,12 +199,15 @@ func removeHint(view *state.View, s *state.Store) string {
 	case s.Status == state.StoreLost:
 		return "with --lose what only its disk has is given up for good"
 	case !othersTake(view, s):
-		return "no other broker is active to take what it has: danube join starts one"
+		return "no other broker is active to take what it has: " + startAnother
 	case words.Status(s) == "stopped":
 		return "start it and drain it; if its disk is gone others take over what it owns once it is lost, and --lose gives up what only that disk has"
 	}
 	return "danube broker drain " + s.Broker + " moves what it has to others; if its disk is gone stop it: others take over what it owns once it is lost"
 }
+
+// startAnother is what to do where no other broker takes topics.
+const startAnother = "danube join starts another one; danube broker activate makes one that was drained take topics again"
 
 // othersTake says whether another broker is active, to take what one has.
 func othersTake(view *state.View, s *state.Store) bool {

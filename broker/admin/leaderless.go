@@ -10,10 +10,12 @@ import (
 	"github.com/danubemq/danube/protocol"
 )
 
-// decided is err as somebody hears it who asked for a decision. Where it failed because nobody leads, and nobody leads yet,
-// it says so in words, with how many of the voters are seen: a majority of them is what is missing.
+// decided is err as somebody hears it who asked for a decision. Where it failed because nobody leads, or because an owner
+// is away whom nobody replaces without a leader, it says so in words, with how many of the voters are seen: a majority of
+// them is what is missing.
 func (b *Board) decided(err error) error {
-	if !errors.Is(err, meta.ErrNotLeader) && !errors.Is(err, &protocol.Error{Code: protocol.CodeNoLeader}) {
+	is := func(c protocol.Code) bool { return errors.Is(err, &protocol.Error{Code: c}) }
+	if !errors.Is(err, meta.ErrNotLeader) && !is(protocol.CodeNoLeader) && !is(protocol.CodeNotReady) {
 		return err
 	}
 	if _, known := b.cfg.Meta.Leader(); known {

@@ -86,7 +86,7 @@ func (b *Board) targetOf(view *state.View, m *state.Partition, to *state.Store) 
 	if owners := cluster.Place(view, others, 1); len(others) > 0 && owners != nil {
 		return owners[0], nil
 	}
-	return state.Owner{}, protocol.Errorf(protocol.CodeBadRequest, "no other broker is active to take partition %d", m.Number)
+	return state.Owner{}, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("no other broker is active to take partition %d", m.Number), Hint: startAnother}
 }
 
 // moveAll asks for moves and waits for them.
@@ -144,7 +144,7 @@ func (b *Board) awaitMove(ctx context.Context, t *state.Topic, e *state.Partitio
 			return nil, protocol.Errorf(protocol.CodeBadRequest, "%s went to broker %s instead", name, b.cfg.Peers.Name(m.Owner.Store))
 		case m.Epoch == e.Epoch && m.State == state.Open:
 			return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("the move of %s to broker %s was taken back; broker %s serves it as before",
-				name, b.cfg.Peers.Name(e.To.Store), b.cfg.Peers.Name(m.Owner.Store)), Hint: "its log says why; try again"}
+				name, b.cfg.Peers.Name(e.To.Store), b.cfg.Peers.Name(m.Owner.Store)), Hint: "the log of broker " + b.cfg.Peers.Name(e.To.Store) + " says why, if it runs; danube cluster status tells whether it does"}
 		}
 		select {
 		case <-changed:

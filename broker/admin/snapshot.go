@@ -146,8 +146,9 @@ func (b *Board) restoreHere(ctx context.Context, q *protocol.SnapshotPage) (*pro
 	before := b.cfg.Meta.View()
 	if err := b.cfg.Meta.Restore(ctx, bytes.NewReader(x.data.Bytes())); err != nil {
 		if errors.Is(err, state.ErrDamaged) {
-			return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("this is no whole snapshot of the metadata: %v", err),
-				Hint: "danube cluster snapshot writes one; nothing was changed"}
+			b.cfg.Log.Info("refused what was to be restored", "err", err)
+			return nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: "this is no snapshot of the metadata, or a damaged one; nothing was changed",
+				Hint: "danube cluster snapshot writes one"}
 		}
 		return nil, fmt.Errorf("restore the metadata: %w", err)
 	}

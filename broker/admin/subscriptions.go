@@ -35,7 +35,7 @@ func (b *Board) CreateSubscription(ctx context.Context, q *protocol.SubCreate) (
 	}
 	start, err := b.positions(ctx, t, q.Start)
 	if err != nil {
-		return false, err
+		return false, b.decided(err)
 	}
 	res, err := b.cfg.Peers.Request(ctx, &state.CreateSubscription{
 		Topic: t.ID, Name: q.Subscription, Type: state.SubscriptionType(q.Type), Options: opts, Start: start,

@@ -90,7 +90,7 @@ func (f subFlags) apply(cmd *cobra.Command, o *protocol.SubOptions) (changed boo
 	given := func(name string, nothing bool) bool {
 		flag := cmd.Flags().Lookup(name)
 		if flag.Changed && nothing {
-			err = errors.Join(err, fail.Usagef("%s: --%s %s: must be above 0; without the flag it is %s", commandName(cmd), name, flag.Value, flag.DefValue))
+			err = errors.Join(err, fail.Usagef("%s: --%s %s: must be above 0; the default is %s", commandName(cmd), name, flag.Value, flag.DefValue))
 		}
 		changed = changed || flag.Changed
 		return flag.Changed

@@ -103,7 +103,7 @@ func (s *Socket) greet(cfg *Config) error {
 	}
 	f, err := s.in.Next()
 	if fe, ok := errors.AsType[*protocol.FrameError](err); ok && fe.Code != protocol.CodeUnsupported {
-		err = errors.New("what listens there does not speak as a broker does to clients")
+		return retry.Lost(s.address, errors.New("what listens there does not speak as a broker does to clients"))
 	}
 	if err != nil {
 		return retry.Lost(s.address, fmt.Errorf("no answer to HELLO: %w", err))

@@ -167,7 +167,7 @@ func retention(ms, bytes int64) string {
 	}
 	if size := settings.FormatSize(bytes); bytes > 0 {
 		if bytes%1024 != 0 { // a bare number would not say of what
-			size = render.Grouped(bytes) + " bytes"
+			size = render.Plural(int(bytes), "byte")
 		}
 		parts = append(parts, size)
 	}

@@ -103,7 +103,7 @@ func TestRetentionInWords(t *testing.T) {
 	if got := retention(7*24*3600*1000, 1<<30); got != "168h, 1GiB" {
 		t.Errorf("retention is %q", got)
 	}
-	if got := retention(0, 1000); got != "1,000 bytes" {
+	if got := retention(0, 1) + ", " + retention(0, 1000); got != "1 byte, 1000 bytes" {
 		t.Errorf("without a unit: %q", got)
 	}
 	if got := retentionOf(false, 1000, 0); got != "none" {
