@@ -56,16 +56,23 @@ func (b *Board) topicMove(ctx context.Context, q *protocol.TopicMove) (any, erro
 	return out, b.moveAll(ctx, t, c, out)
 }
 
-// takes says why partitions cannot be moved to a broker now, nil if they can. One that does not answer takes none, though
-// nobody has declared it lost yet: the move would be waited for and then taken back.
+// takes says why partitions cannot be moved to a broker now, nil if they can.
 func (b *Board) takes(s *state.Store) error {
-	if err := words.Takes(s); err != nil {
+	if err := words.Takes(s); err != nil || s.ID == b.cfg.Self().Store {
 		return err
 	}
-	for _, m := range b.cfg.Cluster.Members() {
-		if m.Store == s.ID && m.State != cluster.Alive && s.ID != b.cfg.Self().Store {
-			return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("broker %s takes no topics: it does not answer (%s for %v)",
-				s.Broker, m.State, b.cfg.Now().Sub(m.Since).Round(time.Second)), Hint: "start it again, or name another: danube broker list shows which are active"}
+	return answers(s, b.cfg.Cluster.Members(), b.cfg.Now())
+}
+
+// answers says why a broker is not there to take anything, as gossip has it, nil if it is. That it is not declared lost yet
+// helps nobody: a move to it would be waited for and then taken back.
+func answers(s *state.Store, members []cluster.Member, now time.Time) error {
+	for _, m := range members {
+		if m.Store == s.ID && m.State != cluster.Alive {
+			return &protocol.Error{
+				Code: protocol.CodeBadRequest, Hint: "start it again, or name another: danube broker list shows which are active",
+				Text: fmt.Sprintf("broker %s takes no topics: it does not answer (%s for %v)", s.Broker, m.State, now.Sub(m.Since).Round(time.Second)),
+			}
 		}
 	}
 	return nil

@@ -1,9 +1,12 @@
 package delivery
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,5 +74,21 @@ func TestNothingIsDeliveredBeforeTheAnswer(t *testing.T) {
 	s.Begin(two)
 	if to := got(); !to[two.ID] {
 		t.Errorf("after the answer deliveries went to %v", to)
+	}
+}
+
+// A line about a gap names an error where there is one, and nothing that looks like one where there is none.
+func TestGapIsLoggedWithItsReason(t *testing.T) {
+	var out bytes.Buffer
+	c := &Carrier{cfg: Config{Log: slog.New(slog.NewTextHandler(&out, nil))}}
+	s := &Subscription{c: c, part: &Partition{Topic: "/default/t"}, Name: "s"}
+	s.logGap("subscription passes a gap", 0, 5, "trimmed", nil)
+	if text := out.String(); strings.Contains(text, "err=") || !strings.Contains(text, "from=0 to=5 status=trimmed") {
+		t.Error(text)
+	}
+	out.Reset()
+	s.logGap("subscription passes a gap", 0, 5, "damaged", errors.New("CRC"))
+	if !strings.Contains(out.String(), "err=CRC") {
+		t.Error(out.String())
 	}
 }
