@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/danubemq/danube/cmd/danube/fail"
+	"github.com/danubemq/danube/protocol"
 )
 
 // TestWhatAStrangerReads: what went wrong is said in words that need no knowledge of the broker's inside, with what to do.
@@ -41,4 +44,24 @@ func TestWhatAStrangerReads(t *testing.T) {
 	b.says(said, "this is no snapshot of the metadata, or a damaged one; nothing was changed\n  hint: ")
 	_, said = b.danube(fail.Failed, "", "subscription", "delete", "cut", "none", "--yes")
 	b.says(said, "hint: danube subscription list /default/cut names")
+}
+
+// TestWrongPortIsNamed: where something else answers than a broker to its clients, the ports are told apart.
+func TestWrongPortIsNamed(t *testing.T) {
+	reset := errors.New("connection reset by peer")
+	for name, x := range map[string]struct {
+		err  error
+		addr string
+		want string
+	}{
+		"HTTP":          {reset, "127.0.0.1:8650", "--broker names the port for clients, 6650 unless the broker was started with another; 8650 is for HTTP"},
+		"peers":         {reset, "127.0.0.1:7650", "--broker names the port for clients, 6650 unless the broker was started with another; 7650 is for brokers among themselves"},
+		"another":       {reset, "127.0.0.1:17650", "--broker names the port for clients, 6650 unless the broker was started with another"},
+		"no such host":  {&net.DNSError{}, "nowhere:8650", ""},
+		"it has spoken": {protocol.Errorf(protocol.CodeNotReady, "not ready"), "127.0.0.1:6650", ""},
+	} {
+		if got := wrongPort(x.err, []string{x.addr}); got != x.want {
+			t.Errorf("%s: %q, want %q", name, got, x.want)
+		}
+	}
 }
