@@ -78,6 +78,15 @@ func (b *Broker) Move(ctx context.Context, topic string, n int, to string) error
 	return fmt.Errorf("no broker %s", to)
 }
 
+// Lose makes a range of partition 0 LOST that nobody has given up, as what did not come back with its store.
+func (b *Broker) Lose(ctx context.Context, topic string, r state.Range) error {
+	m := b.Partition(topic, 0)
+	errs, err := b.proposeEach(ctx, &state.MarkRanges{Entries: []state.RangeMark{{
+		Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, From: r.Start, To: r.End, Status: state.RangeLost,
+	}}}, 1)
+	return errors.Join(append(errs, err)...)
+}
+
 // RemoveStore ends the membership of a broker's store, whatever becomes of what only it holds.
 func (b *Broker) RemoveStore(ctx context.Context, name string) error {
 	for s := range b.meta.View().Stores() {

@@ -284,10 +284,21 @@ func TestLostTailIsAdopted(t *testing.T) {
 	}
 	sendNumbered(t, c, "given-up", 300, 350)
 	cons := consumer(t, c, "given-up", client.ConsumerConfig{Subscription: "s", From: earliest})
+	tail := orphaned(f.nodes[owner].Partition("given-up", 0))[0]
+	if err := f.nodes[owner].Lose(t.Context(), "given-up", tail); err != nil { // as where nothing of it is left
+		t.Fatal(err)
+	}
+	if v := verify(t, c, "given-up"); len(v.Findings) != 1 || v.Findings[0].From != 0 || v.Findings[0].To != tail.End || len(v.Notes) > 0 || v.Messages != 50 {
+		t.Errorf("verified while nobody has given the tail up: %+v", v)
+	}
 	resolve := protocol.Resolve{Topic: "given-up", Partition: 0, How: "lost"}
 	if err := c.Admin().TopicResolve(t.Context(), resolve); err != nil {
 		t.Fatal(err)
 	}
+	if v := verify(t, c, "given-up"); len(v.Findings) > 0 || len(v.Notes) != 1 || v.Notes[0].From != 0 || v.Notes[0].To != tail.End {
+		t.Errorf("verified when it is given up: %+v", v)
+	}
+	wantRefused(t, "give it up again", c.Admin().TopicResolve(t.Context(), resolve), "no orphaned range there")
 	for i := 300; i < 350; i++ {
 		m := receive(t, cons)
 		if string(m.Payload) != fmt.Sprintf("m%d", i) {

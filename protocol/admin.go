@@ -168,6 +168,14 @@ type VerifyPartition struct {
 	Messages  uint64          `msgpack:"m" json:"messages"`
 	Bytes     int64           `msgpack:"b" json:"bytes"`
 	Findings  []VerifyFinding `msgpack:"fi" json:"findings"`
+	Notes     []VerifyNote    `msgpack:"no,omitempty" json:"notes,omitempty"` // what an operator has settled: nothing is wrong with it
+}
+
+// VerifyNote is what a verification says of offsets that were settled.
+type VerifyNote struct {
+	From uint64 `msgpack:"f" json:"from"`
+	To   uint64 `msgpack:"t" json:"to"`
+	What string `msgpack:"w" json:"what"`
 }
 
 // VerifyFinding is one thing that is wrong.

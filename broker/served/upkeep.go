@@ -53,7 +53,7 @@ func (p *Partition) SettleRanges(ctx context.Context, q *protocol.Resolve) (*pro
 	mark := state.RangeMark{Topic: p.Key.Topic, Partition: p.Key.N, Epoch: p.Epoch}
 	switch q.How {
 	case "lost":
-		mark.Status = state.RangeLost
+		mark.Status, mark.Accepted = state.RangeLost, true
 	case "accept-gap":
 		mark.Status, mark.Accepted = state.RangeOrphaned, true
 	case "adopt":
@@ -62,8 +62,9 @@ func (p *Partition) SettleRanges(ctx context.Context, q *protocol.Resolve) (*pro
 		return nil, protocol.Errorf(protocol.CodeBadRequest, "resolve: use lost, accept-gap or adopt")
 	}
 	var marks []state.RangeMark
-	for _, r := range m.Ranges {
-		if r.Status == state.RangeOrphaned && r.Start >= q.From && (q.To == 0 || r.End <= q.To) {
+	for i := range m.Ranges {
+		r := &m.Ranges[i]
+		if unsettled(r, mark.Status) && r.Start >= q.From && (q.To == 0 || r.End <= q.To) {
 			mark.From, mark.To = r.Start, r.End
 			marks = append(marks, mark)
 		}
@@ -79,6 +80,12 @@ func (p *Partition) SettleRanges(ctx context.Context, q *protocol.Resolve) (*pro
 		s.Look()
 	}
 	return &protocol.Done{}, errors.Join(errs...)
+}
+
+// unsettled reports whether an operator may settle a range as ORPHANED or LOST: what was lost by itself, as with the power,
+// he gives up too, so that it is known to be missed by nobody.
+func unsettled(r *state.Range, as state.RangeStatus) bool {
+	return r.Status == state.RangeOrphaned || r.Status == state.RangeLost && as == state.RangeLost && !r.Accepted
 }
 
 // Verify reads the partition through, what other stores hold of it included.
@@ -112,8 +119,16 @@ func (p *Partition) Verify(ctx context.Context, q *protocol.TopicArgs) (*protoco
 		return v, nil
 	}
 	for i := range m.Ranges {
-		if r := &m.Ranges[i]; r.Status == state.RangeOrphaned {
-			unless(storage.Damage{From: max(r.Start, v.From), To: r.End}, p.whyOrphaned(r.Start))
+		r := &m.Ranges[i]
+		from := max(r.Start, v.From)
+		switch {
+		case from >= r.End: // open, or given up by retention
+		case r.Status == state.RangeOrphaned:
+			unless(storage.Damage{From: from, To: r.End}, p.whyOrphaned(r.Start))
+		case r.Status == state.RangeLost && r.Accepted:
+			v.Notes = append(v.Notes, protocol.VerifyNote{From: from, To: r.End, What: "lost, and given up"})
+		case r.Status == state.RangeLost:
+			unless(storage.Damage{From: from, To: r.End}, "lost, and nobody has given it up: danube topic resolve "+p.Name()+" --lost")
 		}
 	}
 	elsewhere, err := p.Past.VerifyElsewhere(ctx, m, v.From, found)

@@ -53,6 +53,10 @@ func Range(view *state.View, r *state.Range, next uint64) protocol.RangeDescript
 		d.Detail = "consumers may pass it"
 	case r.Status == state.RangeOrphaned && len(away) == len(r.Stores):
 		d.Detail = "may come back with broker " + strings.Join(away, " or ")
+	case r.Status == state.RangeLost && r.Accepted:
+		d.Detail = "given up"
+	case r.Status == state.RangeLost:
+		d.Detail = "gone, and nobody has given it up"
 	case r.Status == state.RangeSealed && len(away) == len(r.Stores):
 		d.Detail = "pending until broker " + strings.Join(away, " or ") + " is back"
 	}

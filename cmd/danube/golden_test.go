@@ -46,7 +46,7 @@ func exampleSubscription() protocol.SubDescription {
 
 func exampleVerify() protocol.VerifyReport {
 	return protocol.VerifyReport{Partitions: []protocol.VerifyPartition{
-		{Partition: 0, From: 0, To: 100, Messages: 99, Bytes: 9999, Findings: []protocol.VerifyFinding{
+		{Partition: 0, From: 0, To: 100, Messages: 99, Bytes: 9999, Notes: []protocol.VerifyNote{{From: 90, To: 95, What: "lost, and given up"}}, Findings: []protocol.VerifyFinding{
 			{From: 7, To: 8, Tier: "hot", File: "wal/a/0/x.seg", At: 512, What: "CRC of the body"}}},
 		{Partition: 1, From: 0, To: 0},
 	}}

@@ -19,7 +19,7 @@ func (a *app) topicVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify TOPIC[:N]",
 		Short: "Read a topic through all its tiers and report what is wrong",
-		Long:  "Reads every batch of the topic, checks its CRCs and that offsets follow on each other.\nExit code 1 when something was found.",
+		Long:  "Reads every batch of the topic, checks its CRCs and that offsets follow on each other. What is orphaned, or lost and\ngiven up by nobody, is a finding; what was given up is noted. Exit code 1 when something was found.",
 		Args:  wantArgs("TOPIC"),
 	}
 	output := addOutput(cmd)

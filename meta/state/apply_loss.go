@@ -111,7 +111,8 @@ func (s *State) without(r *Range, store StoreID) Range {
 	left.Stores = slices.DeleteFunc(slices.Clone(r.Stores), func(id StoreID) bool { return id == store })
 	switch {
 	case len(left.Stores) == 0:
-		left.Status, left.Accepted, left.Tail, left.Doubt = RangeLost, false, false, 0
+		// A store is removed with what lies only there by somebody who said so, and who gives it up with that.
+		left.Status, left.Accepted, left.Tail, left.Doubt = RangeLost, r.Status != RangeLost || r.Accepted, false, 0
 	case r.Status == RangeSealed && !slices.ContainsFunc(left.Stores, s.present):
 		left.Status = RangeOrphaned
 	}

@@ -268,7 +268,7 @@ func (s *State) mark(m RangeMark) error {
 	if p.Epoch != m.Epoch {
 		return refuse(ErrStaleEpoch, "partition has epoch %d, not %d", p.Epoch, m.Epoch)
 	}
-	if m.From >= m.To || m.Status == RangeOpen || m.Status > RangeLost || m.Accepted && m.Status != RangeOrphaned {
+	if m.From >= m.To || m.Status == RangeOpen || m.Status > RangeLost || m.Accepted && m.Status == RangeSealed {
 		return refuse(ErrInvalid, "mark [%d, %d) as %s", m.From, m.To, m.Status)
 	}
 	ranges, err := s.markRanges(&p, m)

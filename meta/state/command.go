@@ -181,7 +181,7 @@ type RangeMark struct {
 	From      uint64      `msgpack:"f,omitempty"`
 	To        uint64      `msgpack:"x"`
 	Status    RangeStatus `msgpack:"s"`
-	Accepted  bool        `msgpack:"a,omitempty"` // with ORPHANED: waiting consumers may pass it
+	Accepted  bool        `msgpack:"a,omitempty"` // with ORPHANED: waiting consumers may pass it; with LOST: an operator gives it up
 }
 
 // CreateSubscription makes a subscription that starts at the given offset of each partition. The same type and options

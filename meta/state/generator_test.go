@@ -63,7 +63,7 @@ func (g *generator) command() Command {
 	case 5, 6:
 		from := g.n("from", p.LogStart, p.Ceiling)
 		m := RangeMark{Topic: topic, Partition: part, Epoch: epoch, From: from, To: g.n("to", from, p.Ceiling), Status: RangeStatus(g.n("status", 0, 3))}
-		m.Accepted = m.Status == RangeOrphaned && g.n("accept", 0, 1) == 1
+		m.Accepted = m.Status >= RangeOrphaned && g.n("accept", 0, 1) == 1
 		return &MarkRanges{Entries: []RangeMark{m}}
 	case 7:
 		if g.n("delete", 0, 9) == 0 {

@@ -56,7 +56,7 @@ func checkPartition(p *Partition) error {
 		if r.Start < end || !open && r.End <= r.Start || len(r.Epochs) == 0 || r.Epochs[0].Start != r.Start {
 			return fmt.Errorf("range %d does not fit", i)
 		}
-		if open && i < len(p.Ranges)-1 || r.Tail && r.Status != RangeOrphaned || r.Accepted && r.Status != RangeOrphaned {
+		if open && i < len(p.Ranges)-1 || r.Tail && r.Status != RangeOrphaned || r.Accepted && r.Status != RangeOrphaned && r.Status != RangeLost {
 			return fmt.Errorf("range %d is %s, tail=%t, accepted=%t", i, r.Status, r.Tail, r.Accepted)
 		}
 		if r.Doubt != 0 && (open || r.Status == RangeLost || r.Doubt < r.End) {

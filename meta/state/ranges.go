@@ -134,7 +134,8 @@ func (s *State) markRanges(p *Partition, m RangeMark) ([]Range, error) {
 	var list []Range
 	for _, r := range p.Ranges {
 		open := r.Status == RangeOpen
-		if !r.overlaps(m.From, m.To) || r.Status == m.Status && r.Accepted == m.Accepted {
+		known := r.Status == m.Status && (r.Accepted == m.Accepted || r.Accepted && m.Status == RangeLost) // what was given up stays so
+		if !r.overlaps(m.From, m.To) || known {
 			list = appendRange(list, r)
 			continue
 		}

@@ -113,7 +113,7 @@ type Range struct {
 	Stores   []StoreID    `msgpack:"t,omitempty"` // every store with a synced, whole copy
 	Lowest   Level        `msgpack:"v,omitempty"` // lowest level in force while its epochs were open
 	Status   RangeStatus  `msgpack:"u,omitempty"`
-	Accepted bool         `msgpack:"a,omitempty"` // an orphaned range that waiting consumers may pass
+	Accepted bool         `msgpack:"a,omitempty"` // an orphaned range that waiting consumers may pass; a lost one that an operator gave up
 	Tail     bool         `msgpack:"g,omitempty"` // an orphaned range that ends at a ceiling: what it holds may end earlier
 	Doubt    uint64       `msgpack:"d,omitempty"` // of a sealed or orphaned range: from this offset on owners may have stored again what it holds; zero: none has
 }

@@ -198,15 +198,35 @@ func Findings(r protocol.VerifyReport) int {
 func Verify(w io.Writer, r protocol.VerifyReport) error {
 	t := render.Table{Header: []string{"partition", "offsets", "messages", "size", "findings"}}
 	found := render.Table{Header: []string{"partition", "offsets", "tier", "file", "at", "what"}}
+	noted := render.Table{Header: []string{"partition", "offsets", "note"}}
 	for _, p := range r.Partitions {
 		t.Add(strconv.Itoa(p.Partition), render.Offsets(p.From, p.To), render.Grouped(p.Messages), render.Size(p.Bytes), strconv.Itoa(len(p.Findings)))
 		for _, f := range p.Findings {
-			found.Add(strconv.Itoa(p.Partition), render.Offsets(f.From, f.To), f.Tier, f.File, strconv.FormatInt(f.At, 10), f.What)
+			found.Add(strconv.Itoa(p.Partition), render.Offsets(f.From, f.To), f.Tier, f.File, at(f), f.What)
+		}
+		for _, n := range p.Notes {
+			noted.Add(strconv.Itoa(p.Partition), render.Offsets(n.From, n.To), n.What)
 		}
 	}
-	if err := t.Print(w); err != nil || found.Empty() {
+	if err := t.Print(w); err != nil {
 		return err
 	}
-	fmt.Fprintln(w)
-	return found.Print(w)
+	for _, more := range []render.Table{found, noted} {
+		if more.Empty() {
+			continue
+		}
+		fmt.Fprintln(w)
+		if err := more.Print(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// at is where in its file a finding lies, - if it is of no file.
+func at(f protocol.VerifyFinding) string {
+	if f.File == "" {
+		return "-"
+	}
+	return strconv.FormatInt(f.At, 10)
 }
