@@ -93,7 +93,7 @@ var (
 	descNext    = prometheus.NewDesc("danube_partition_next_offset", "Offset the next message gets.", []string{"topic", "partition"}, nil)
 	descStart   = prometheus.NewDesc("danube_partition_log_start_offset", "First offset kept.", []string{"topic", "partition"}, nil)
 	descBytes   = prometheus.NewDesc("danube_partition_log_bytes", "Bytes of the log.", []string{"topic", "partition"}, nil)
-	descLag     = prometheus.NewDesc("danube_subscription_lag_messages", "Messages not acknowledged yet.", []string{"topic", "partition", "subscription"}, nil)
+	descLag     = prometheus.NewDesc("danube_subscription_lag_messages", "Messages that can be read and are not acknowledged yet.", []string{"topic", "partition", "subscription"}, nil)
 	descFlight  = prometheus.NewDesc("danube_subscription_in_flight_messages", "Messages delivered and not acknowledged.", []string{"topic", "partition", "subscription"}, nil)
 	descSkipped = prometheus.NewDesc("danube_subscription_skipped_messages", "Messages passed over because they are lost, damaged or trimmed.", []string{"topic", "partition", "subscription"}, nil)
 	descSumB    = prometheus.NewDesc("danube_namespace_log_bytes", "Bytes of the logs of a namespace.", []string{"namespace"}, nil)

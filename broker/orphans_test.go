@@ -311,8 +311,8 @@ func TestLostTailIsAdopted(t *testing.T) {
 	resolve.How = "adopt"
 	wantRefused(t, "adopt while it is away", c.Admin().TopicResolve(t.Context(), resolve), "nothing to adopt")
 	f.start(lost)
-	eventually(t, "the broker is back", func() bool {
-		s, err := c.Admin().Status(t.Context())
+	eventually(t, "the broker is back, by what the owner knows", func() bool {
+		s, err := f.dial(owner).Admin().Status(t.Context())
 		return err == nil && brokerIn(s.Brokers, fmt.Sprintf("n%d", lost+1)).State == "active"
 	})
 	if got, gaps := readAll(t, c, "given-up"); len(got) != 50 || len(gaps) == 0 || gaps[0].Status != "lost" {

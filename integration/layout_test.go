@@ -97,7 +97,7 @@ func house() map[string]room {
 		admin:                  {level: 4, may: []string{calls, words, "cluster", "meta", state, "protocol"}},
 		outbox:                 {level: 6, may: []string{"storage", "protocol"}},
 		history:                {level: 6, may: []string{calls, "storage", "cluster", "meta", state, "protocol", batch}},
-		delivery:               {level: 7, may: []string{history, outbox, dispatch, "storage", "meta", state, "protocol", batch}},
+		delivery:               {level: 7, may: []string{history, outbox, dispatch, words, "storage", "meta", state, "protocol", batch}},
 		codes:                  {level: 7, may: []string{history, dispatch, "storage", "meta", state, "protocol"}},
 		served:                 {level: 8, may: []string{delivery, history, outbox, calls, words, "storage", "meta", state, "protocol", batch}},
 		"broker":               {level: 9, may: []string{codes, served, delivery, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},

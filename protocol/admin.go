@@ -229,7 +229,8 @@ type SubDescription struct {
 type SubPartition struct {
 	Partition  int           `msgpack:"p" json:"partition"`
 	Cursor     uint64        `msgpack:"c" json:"cursor"`
-	Lag        uint64        `msgpack:"l" json:"lag"`
+	Lag        uint64        `msgpack:"l" json:"lag"`                           // messages that can be read and are not acknowledged
+	Orphaned   uint64        `msgpack:"or,omitempty" json:"orphaned,omitempty"` // at most so many more may come back with a broker that is away
 	InFlight   uint64        `msgpack:"i" json:"in_flight"`
 	Redeliver  uint64        `msgpack:"r" json:"redelivering"`
 	Ranges     int           `msgpack:"ra" json:"ack_ranges"`

@@ -128,7 +128,7 @@ func (g *gathered) subscription(m *state.Subscription) []protocol.SubPartition {
 			c := &m.Cursors[p.Number]
 			d = protocol.SubPartition{
 				Partition: int(p.Number), Cursor: c.Prefix, Ranges: len(c.Acked), Generation: c.Generation,
-				Lag: p.Floor - min(max(c.Prefix, p.LogStart), p.Floor), State: "not served: " + g.why(p.Number), Consumers: []protocol.SubConsumer{},
+				Lag: words.Lag(p, p.Floor, words.Unacked(c)), Orphaned: words.Orphaned(p, c.Prefix), State: "not served: " + g.why(p.Number), Consumers: []protocol.SubConsumer{},
 			}
 		}
 		out = append(out, d)

@@ -98,12 +98,6 @@ type Partition struct {
 // name is the partition as output and errors write it.
 func (p *Partition) name() string { return fmt.Sprintf("%s:%d", p.Topic, p.Number) }
 
-// bounds are the first offset that is kept and the end of what can be read.
-func (p *Partition) bounds() (start, end uint64) {
-	end = p.Log.Committed()
-	return min(p.Log.Start(), end), end
-}
-
 // notify wakes whoever waits at a channel of capacity one.
 func notify(ch chan<- struct{}) {
 	select {

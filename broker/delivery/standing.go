@@ -2,10 +2,13 @@ package delivery
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/danubemq/danube/broker/dispatch"
 	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/broker/words"
+	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
 )
 
@@ -34,24 +37,27 @@ func (s *Subscription) Behind(generation uint64) bool {
 
 // Numbers are what metrics show of a subscription.
 func (s *Subscription) Numbers() (lag, inFlight, skipped uint64) {
-	start, end := s.part.bounds()
+	end := s.part.Log.Committed()
+	m := s.part.Past.Metadata()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return min(s.d.Lag(end), end-start), s.d.Explain(s.now()).InFlight, s.skipped
+	return words.Lag(m, end, s.d.Lag), s.d.Explain(s.now()).InFlight, s.skipped
 }
 
 // Describe says where a subscription stands on its partition and why it does not move.
 func (s *Subscription) Describe() protocol.SubPartition {
-	start, end := s.part.bounds()
+	end := s.part.Log.Committed()
+	m := s.part.Past.Metadata()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.d.Explain(s.now())
 	d := protocol.SubPartition{
-		Partition: int(s.part.Number), Cursor: e.Prefix, Lag: min(s.d.Lag(end), end-start), InFlight: e.InFlight, Redeliver: e.Waiting,
+		Partition: int(s.part.Number), Cursor: e.Prefix, Lag: words.Lag(m, end, s.d.Lag), Orphaned: words.Orphaned(m, e.Prefix), InFlight: e.InFlight, Redeliver: e.Waiting,
 		Ranges: e.Ranges, Skipped: s.skipped, Generation: s.d.Generation(), State: e.Stalled.String(),
 		Consumers: []protocol.SubConsumer{},
 	}
 	switch {
+	case len(s.consumers) == 0: // nobody waits
 	case s.gapSince != 0:
 		left := (s.gapSince + int64(s.c.cfg.GapWait) - s.now()) / 1e9
 		d.State = fmt.Sprintf("waiting at a gap: the messages [%d, %d) may come back%s; passes it in %d s",
@@ -78,7 +84,10 @@ func (s *Subscription) Describe() protocol.SubPartition {
 func (s *Subscription) Turned(o *history.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(o.Back)+len(o.None)+len(o.Lost) > 0 {
+	if turned := slices.Concat(o.Back, o.None, o.Lost); len(turned) > 0 {
+		if slices.ContainsFunc(turned, func(r state.OffsetRange) bool { return r.Start < s.gap.End && s.gap.Start < r.End }) {
+			s.gapSince, s.gap = 0, dispatch.Range{} // nobody waits there any more, and at the next gap the time begins anew
+		}
 		before := s.d.Explain(s.now()).Holes
 		for _, r := range o.Back {
 			s.d.Fill(dispatch.Range(r))
@@ -118,9 +127,10 @@ func (s *Subscription) Unsettled() bool {
 
 // Lag is how many messages below an offset are not acknowledged.
 func (s *Subscription) Lag(offset uint64) uint64 {
+	m := s.part.Past.Metadata()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.d.Lag(offset)
+	return words.Lag(m, offset, s.d.Lag)
 }
 
 // Look has whoever waits at a gap look again what became of it.

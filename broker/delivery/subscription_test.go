@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/danubemq/danube/broker/dispatch"
+	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/broker/outbox"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/protocol"
@@ -90,5 +91,30 @@ func TestGapIsLoggedWithItsReason(t *testing.T) {
 	s.logGap("subscription passes a gap", 0, 5, "damaged", errors.New("CRC"))
 	if !strings.Contains(out.String(), "err=CRC") {
 		t.Error(out.String())
+	}
+}
+
+// What came back, or is lost, is no gap that anybody waits at: the time at the next one begins anew.
+func TestNobodyWaitsAtAGapThatIsNone(t *testing.T) {
+	carrier := Open(Config{Now: time.Now, Go: func(func(context.Context)) {}, Log: slog.New(slog.DiscardHandler)})
+	gap, other := []state.OffsetRange{{Start: 5, End: 10}}, []state.OffsetRange{{Start: 10, End: 20}}
+	for name, test := range map[string]struct {
+		outcome history.Outcome
+		waits   bool
+	}{
+		"back":      {history.Outcome{Back: gap}, false},
+		"nothing":   {history.Outcome{None: gap}, false},
+		"lost":      {history.Outcome{Lost: gap}, false},
+		"elsewhere": {history.Outcome{Back: other}, true},
+		"no news":   {history.Outcome{}, true},
+	} {
+		s, err := carrier.Subscription(&Partition{Topic: "/default/t", Epoch: 1}, &state.Subscription{ID: 1, Name: "s", Cursors: make([]state.Cursor, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.gapSince, s.gap = 1, dispatch.Range{Start: 5, End: 10}
+		if s.Turned(&test.outcome); s.gapSince != 0 != test.waits {
+			t.Errorf("%s: it waits since %d", name, s.gapSince)
+		}
 	}
 }

@@ -70,6 +70,11 @@ func (p *Partition) name() string { return fmt.Sprintf("%s:%d", p.topic, p.id.Pa
 // floor is what may be reported as acknowledged for good.
 func (p *Partition) floor() uint64 { return min(p.log.Committed(), p.log.Synced()) }
 
+// Metadata is the partition as this broker's metadata have it now, nil if they do not.
+func (p *Partition) Metadata() *state.Partition {
+	return p.h.cfg.Meta.View().Partition(p.id.Topic, p.id.Partition)
+}
+
 // CameTo returns when a reader first came to the ORPHANED range that begins at
 // start, which may be now.
 func (p *Partition) CameTo(start uint64, now time.Time) time.Time {
@@ -90,7 +95,7 @@ func (p *Partition) CameTo(start uint64, now time.Time) time.Time {
 // where: the metadata have the word, because the log learns of what came back a
 // moment later. ok is false if messages lie there after all: read again.
 func (p *Partition) GapAt(from, to uint64) (status state.RangeStatus, end uint64, accepted, ok bool) {
-	m := p.h.cfg.Meta.View().Partition(p.id.Topic, p.id.Partition)
+	m := p.Metadata()
 	if m == nil || m.Epoch != p.epoch {
 		return state.RangeSealed, to, false, false
 	}
@@ -112,7 +117,7 @@ func (p *Partition) GapAt(from, to uint64) (status state.RangeStatus, end uint64
 // MayReturn names the brokers that an ORPHANED offset may come back with; none if
 // this store is to have it.
 func (p *Partition) MayReturn(offset uint64) []string {
-	m := p.h.cfg.Meta.View().Partition(p.id.Topic, p.id.Partition)
+	m := p.Metadata()
 	if m == nil {
 		return nil
 	}

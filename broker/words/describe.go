@@ -1,6 +1,7 @@
 package words
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/danubemq/danube/meta/state"
@@ -65,22 +66,30 @@ func Range(view *state.View, r *state.Range, next uint64) protocol.RangeDescript
 
 // Messages is how many offsets of [from, to) the metadata says a message has:
 // plain gaps, ORPHANED and LOST ranges hold none that can be read.
-func Messages(m *state.Partition, from, to uint64) uint64 {
-	if m == nil {
-		return 0
-	}
-	n := uint64(0)
-	for i := range m.Ranges {
-		r := &m.Ranges[i]
-		end := min(r.End, to)
-		if r.Status == state.RangeOpen {
-			end = to
-		} else if r.Status != state.RangeSealed {
-			continue
-		}
-		if start := max(r.Start, from); start < end {
-			n += end - start
-		}
+func Messages(m *state.Partition, from, to uint64) (n uint64) {
+	for r := range readable(m, from, to) {
+		n += r.End - r.Start
 	}
 	return n
+}
+
+// readable yields the runs of offsets of [from, to) that hold messages as far as the metadata know.
+func readable(m *state.Partition, from, to uint64) iter.Seq[state.OffsetRange] {
+	return func(yield func(state.OffsetRange) bool) {
+		if m == nil {
+			return
+		}
+		for i := range m.Ranges {
+			r := &m.Ranges[i]
+			end := min(r.End, to)
+			if r.Status == state.RangeOpen {
+				end = to
+			} else if r.Status != state.RangeSealed {
+				continue
+			}
+			if start := max(r.Start, from); start < end && !yield(state.OffsetRange{Start: start, End: end}) {
+				return
+			}
+		}
+	}
 }

@@ -16,7 +16,7 @@ func Subscriptions(w io.Writer, subs []protocol.SubDescription) error {
 	t := render.Table{Header: []string{"subscription", "type", "partition", "cursor", "lag", "in flight", "consumers", "state"}}
 	for _, s := range subs {
 		for _, p := range s.Partitions {
-			t.Add(s.Name, s.Type, strconv.Itoa(p.Partition), render.U64(p.Cursor), render.U64(p.Lag), render.U64(p.InFlight), strconv.Itoa(len(p.Consumers)), p.State)
+			t.Add(s.Name, s.Type, strconv.Itoa(p.Partition), render.U64(p.Cursor), lag(p), render.U64(p.InFlight), strconv.Itoa(len(p.Consumers)), p.State)
 		}
 		if len(s.Partitions) == 0 {
 			t.Add(s.Name, s.Type, "", "", "", "", "", "")
@@ -31,7 +31,7 @@ func Subscription(w io.Writer, topic string, d protocol.SubDescription) error {
 	t := render.Table{Header: []string{"partition", "cursor", "lag", "in flight", "redelivering", "ack ranges", "skipped", "state"}}
 	consumers := render.Table{Header: []string{"partition", "consumer", "address", "in flight", "credit"}}
 	for _, p := range d.Partitions {
-		t.Add(strconv.Itoa(p.Partition), render.U64(p.Cursor), render.U64(p.Lag), render.U64(p.InFlight), render.U64(p.Redeliver), strconv.Itoa(p.Ranges), render.U64(p.Skipped), p.State)
+		t.Add(strconv.Itoa(p.Partition), render.U64(p.Cursor), lag(p), render.U64(p.InFlight), render.U64(p.Redeliver), strconv.Itoa(p.Ranges), render.U64(p.Skipped), p.State)
 		for _, c := range p.Consumers {
 			consumers.Add(strconv.Itoa(p.Partition), c.Name, c.Address, render.U64(c.InFlight), render.U64(c.Credit))
 		}
@@ -45,6 +45,17 @@ func Subscription(w io.Writer, topic string, d protocol.SubDescription) error {
 		return nil
 	}
 	return consumers.Print(w)
+}
+
+// lag is how many messages wait, and how many more may, by what is known of a broker that is away.
+func lag(p protocol.SubPartition) string {
+	switch {
+	case p.Orphaned == 0:
+		return render.U64(p.Lag)
+	case p.Orphaned < 1<<32:
+		return fmt.Sprintf("%d, at most %d orphaned", p.Lag, p.Orphaned)
+	}
+	return fmt.Sprintf("%d, more orphaned", p.Lag) // up to where a new history began: a number that says nothing
 }
 
 // subOptions prints the options as they hold, defaults included.
