@@ -51,3 +51,61 @@ func TestLagIsMessagesWhileATailIsAway(t *testing.T) {
 		t.Errorf("a subscription that begins now: %+v, %v", d, err)
 	}
 }
+
+// A restored cluster does not know what was written behind its snapshot: every such range is listed, the lag is what can be
+// read, and one command settles those of a topic.
+func TestRestoredTopicIsSettledByOneCommand(t *testing.T) {
+	const parts = 5
+	f := newFleet(t, 1, nil)
+	c := f.dial(0)
+	a := c.Admin()
+	if _, err := a.TopicCreate(t.Context(), protocol.TopicCreate{Topic: "many", Config: protocol.TopicConfig{Partitions: parts}}); err != nil {
+		t.Fatal(err)
+	}
+	sendNumbered(t, c, "many", 0, 100)
+	if err := a.SubscriptionCreate(t.Context(), protocol.SubCreate{Topic: "many", Subscription: "s", Type: protocol.Exclusive, Start: earliest}); err != nil {
+		t.Fatal(err)
+	}
+	lag := func() (sum uint64) {
+		d, err := a.SubscriptionDescribe(t.Context(), protocol.SubArgs{Topic: "many", Subscription: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range d.Partitions {
+			sum += p.Lag + p.Orphaned
+		}
+		return sum
+	}
+	saved := snapshot(t, a)
+	if _, err := a.RestorePage(t.Context(), protocol.SnapshotPage{Size: int64(len(saved)), Data: saved, Last: true}); err != nil {
+		t.Fatal(err)
+	}
+	var s *protocol.Status
+	eventually(t, "the topic to be served again", func() bool {
+		var err error
+		s, err = a.Status(t.Context())
+		return err == nil && s.Orphaned == parts && s.Ownerless == 0
+	})
+	if len(s.Orphans) != parts || s.Unplaced != parts || len(s.Orphans[parts-1].Brokers) > 0 || s.Orphans[parts-1].Partition != parts-1 {
+		t.Errorf("of %d orphaned ranges %+v are listed", s.Orphaned, s.Orphans)
+	}
+	eventually(t, "all partitions to say where they stand", func() bool { return lag() == 100 })
+	wantRefused(t, "offsets of no partition", a.TopicResolve(t.Context(), protocol.Resolve{Topic: "many", Partition: -1, To: 5, How: "lost"}), "name one")
+	resolve := protocol.Resolve{Topic: "many", Partition: -1, How: "lost"}
+	if err := a.TopicResolve(t.Context(), resolve); err != nil {
+		t.Fatal(err)
+	}
+	v, err := a.TopicVerify(t.Context(), protocol.TopicArgs{Topic: "many", Partition: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range v.Partitions {
+		if len(p.Findings) > 0 || len(p.Notes) != 1 {
+			t.Errorf("verified when all is given up: %+v", p)
+		}
+	}
+	if s, err = a.Status(t.Context()); err != nil || s.Orphaned > 0 || len(s.Orphans) > 0 || lag() != 100 {
+		t.Errorf("when all is given up: lag %d, %+v, %v", lag(), s, err)
+	}
+	wantRefused(t, "give it up again", a.TopicResolve(t.Context(), resolve), "has no orphaned range")
+}

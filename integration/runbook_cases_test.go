@@ -131,7 +131,7 @@ func lostMajority(o *operator) {
 	o.types("broker remove n2 --lose")
 	o.other = false
 	o.reads("1 range is orphaned")
-	o.types("topic resolve orders:0 --lost")
+	o.types("topic resolve orders --lost")
 	o.whole("orders", 100, sizeRun)
 	o.well()
 

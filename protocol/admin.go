@@ -146,10 +146,10 @@ type Truncated struct {
 	Unacked  uint64 `msgpack:"u" json:"unacked"`   // messages below it that some subscription has not acknowledged
 }
 
-// Resolve settles an ORPHANED range: lost, accept-gap or adopt.
+// Resolve settles ORPHANED or LOST ranges: lost, accept-gap or adopt.
 type Resolve struct {
 	Topic     string `msgpack:"t" json:"topic"`
-	Partition int    `msgpack:"p" json:"partition"`
+	Partition int    `msgpack:"p" json:"partition"` // -1: all, without From and To
 	From      uint64 `msgpack:"f" json:"from"`
 	To        uint64 `msgpack:"to" json:"to"` // 0: every range of the partition
 	How       string `msgpack:"h" json:"how"`

@@ -31,6 +31,25 @@ type Status struct {
 	Unplaced   int            `msgpack:"up,omitempty" json:"orphaned_on_no_broker,omitempty"` // of Orphaned those that no broker is known to have
 	Moving     int            `msgpack:"mv,omitempty" json:"moving_partitions,omitempty"`
 	Ownerless  int            `msgpack:"ow,omitempty" json:"partitions_without_owner,omitempty"`
+	Orphans    []OrphanRange  `msgpack:"os,omitempty" json:"orphans,omitempty"` // all of those that Orphaned counts
+	Moves      []MovingStatus `msgpack:"ms,omitempty" json:"moves,omitempty"`   // all of those that Moving counts
+}
+
+// OrphanRange is a range of offsets whose messages are away.
+type OrphanRange struct {
+	Topic     string   `msgpack:"t" json:"topic"`
+	Partition int      `msgpack:"p" json:"partition"`
+	Start     uint64   `msgpack:"s" json:"start"`
+	End       uint64   `msgpack:"e" json:"end"`
+	Brokers   []string `msgpack:"b" json:"brokers"` // that may come back with them; none: nobody is known to have any
+}
+
+// MovingStatus is a partition on its way to another broker.
+type MovingStatus struct {
+	Topic     string `msgpack:"t" json:"topic"`
+	Partition int    `msgpack:"p" json:"partition"`
+	From      string `msgpack:"f" json:"from"`
+	To        string `msgpack:"to" json:"to"`
 }
 
 // BrokerStatus is one broker of the cluster.

@@ -28,6 +28,7 @@ func (b *Board) status(ctx context.Context, _ *struct{}) (any, error) {
 		Cluster: c.Name, ClusterID: fmt.Sprintf("%x", c.ID[:]), Broker: b.cfg.Name, Release: b.cfg.Release,
 		Ready: b.cfg.Ready(), Topics: view.TopicCount(), Brokers: b.brokers(view, t), History: c.History,
 		Orphaned: t.Orphans + t.Unplaced, Unplaced: t.Unplaced, Moving: t.Moves, Ownerless: t.NoOwner, Durability: b.durabilityWords(),
+		Orphans: t.Away, Moves: t.Moving,
 	}
 	if leader, ok := b.cfg.Meta.Leader(); ok {
 		out.Leader = b.cfg.Peers.Name(leader.Store)

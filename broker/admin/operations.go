@@ -2,7 +2,9 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/danubemq/danube/broker/calls"
@@ -105,17 +107,57 @@ func (b *Board) topicResolve(ctx context.Context, q *protocol.Resolve) (any, err
 	if err != nil {
 		return nil, err
 	}
-	owner, err := b.ownerOf(t, q.Partition)
+	settles, err := words.Settles(q.How)
 	if err != nil {
 		return nil, err
 	}
 	here := *q
 	here.Topic = t.Name
-	e := calls.Errand[protocol.Resolve, protocol.Done]{Op: opResolve, Limit: resolveTime, Here: b.cfg.Here.Resolve}
-	if _, err := e.On(ctx, b.cfg.Peers, owner, &here); err != nil {
-		return nil, err
+	if q.Partition >= 0 {
+		return protocol.Done{}, b.resolvePartition(ctx, t, here)
 	}
-	return protocol.Done{}, nil
+	if q.From != 0 || q.To != 0 {
+		return nil, protocol.Errorf(protocol.CodeBadRequest, "offsets belong to a partition: name one, as %s:0", t.Name)
+	}
+	var errs []error
+	var nothing error
+	settled := 0
+	for m := range b.cfg.Meta.View().Partitions(t.ID) {
+		if !slices.ContainsFunc(m.Ranges, func(r state.Range) bool { return settles(&r) }) {
+			continue
+		}
+		here.Partition = int(m.Number)
+		err := b.resolvePartition(ctx, t, here)
+		refused, is := errors.AsType[*protocol.Error](err)
+		switch {
+		case err == nil:
+			settled++
+		case is && refused.Code == protocol.CodeBadRequest: // nothing there to adopt
+			nothing = err
+		default:
+			errs = append(errs, err)
+		}
+	}
+	switch {
+	case len(errs) > 0 && settled > 0:
+		return nil, fmt.Errorf("%s of %s are settled, not all: %w", words.Counted(settled, "partition", "partitions"), t.Name, errors.Join(errs...))
+	case settled == 0 && len(errs) == 0 && nothing != nil:
+		return nil, nothing
+	case settled == 0 && len(errs) == 0:
+		return nil, protocol.Errorf(protocol.CodeBadRequest, "%s has no orphaned range", t.Name)
+	}
+	return protocol.Done{}, errors.Join(errs...)
+}
+
+// resolvePartition has the owner of a partition settle ranges of it.
+func (b *Board) resolvePartition(ctx context.Context, t *state.Topic, q protocol.Resolve) error {
+	owner, err := b.ownerOf(t, q.Partition)
+	if err != nil {
+		return err
+	}
+	e := calls.Errand[protocol.Resolve, protocol.Done]{Op: opResolve, Limit: resolveTime, Here: b.cfg.Here.Resolve}
+	_, err = e.On(ctx, b.cfg.Peers, owner, &q)
+	return err
 }
 
 // resolveTime bounds the settlement of ranges on another broker, which may have a

@@ -50,21 +50,20 @@ func (p *Partition) SettleRanges(ctx context.Context, q *protocol.Resolve) (*pro
 	if m == nil {
 		return nil, words.NoSuchTopic(p.Topic)
 	}
-	mark := state.RangeMark{Topic: p.Key.Topic, Partition: p.Key.N, Epoch: p.Epoch}
+	settles, err := words.Settles(q.How)
+	if err != nil {
+		return nil, err
+	}
+	mark := state.RangeMark{Topic: p.Key.Topic, Partition: p.Key.N, Epoch: p.Epoch, Status: state.RangeOrphaned, Accepted: true}
 	switch q.How {
 	case "lost":
-		mark.Status, mark.Accepted = state.RangeLost, true
-	case "accept-gap":
-		mark.Status, mark.Accepted = state.RangeOrphaned, true
+		mark.Status = state.RangeLost
 	case "adopt":
 		return &protocol.Done{}, p.h.cfg.History.Adopt(ctx, p.Past, q.From, q.To)
-	default:
-		return nil, protocol.Errorf(protocol.CodeBadRequest, "resolve: use lost, accept-gap or adopt")
 	}
 	var marks []state.RangeMark
 	for i := range m.Ranges {
-		r := &m.Ranges[i]
-		if unsettled(r, mark.Status) && r.Start >= q.From && (q.To == 0 || r.End <= q.To) {
+		if r := &m.Ranges[i]; settles(r) && r.Start >= q.From && (q.To == 0 || r.End <= q.To) {
 			mark.From, mark.To = r.Start, r.End
 			marks = append(marks, mark)
 		}
@@ -80,12 +79,6 @@ func (p *Partition) SettleRanges(ctx context.Context, q *protocol.Resolve) (*pro
 		s.Look()
 	}
 	return &protocol.Done{}, errors.Join(errs...)
-}
-
-// unsettled reports whether an operator may settle a range as ORPHANED or LOST: what was lost by itself, as with the power,
-// he gives up too, so that it is known to be missed by nobody.
-func unsettled(r *state.Range, as state.RangeStatus) bool {
-	return r.Status == state.RangeOrphaned || r.Status == state.RangeLost && as == state.RangeLost && !r.Accepted
 }
 
 // Verify reads the partition through, what other stores hold of it included.

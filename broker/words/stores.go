@@ -94,11 +94,3 @@ func Name(view *state.View, id state.StoreID) string {
 	}
 	return id.String()
 }
-
-func names(view *state.View, ids []state.StoreID) string {
-	names := make([]string, len(ids))
-	for i, id := range ids {
-		names[i] = Name(view, id)
-	}
-	return strings.Join(names, " and ")
-}

@@ -1,10 +1,11 @@
 package words
 
 import (
-	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/protocol"
 )
 
 // Tally is what the metadata say of brokers and of what is not as it should be.
@@ -16,14 +17,12 @@ type Tally struct {
 	Moves    int                   // partitions that are moving
 	NoOwner  int                   // partitions that nobody serves
 
-	pending  map[state.StoreID]int // SEALED ranges whose stores are all away, by the first of them
-	orphaned []string              // in words, at most mostNamed of each
-	homeless []string
-	moving   []string
-}
+	Away   []protocol.OrphanRange // the ORPHANED ranges, all of them
+	Moving []protocol.MovingStatus
 
-// mostNamed bounds how many partitions a reason names.
-const mostNamed = 3
+	pending map[state.StoreID]int // SEALED ranges whose stores are all away, by the first of them
+	back    []string              // brokers that may come back with what is ORPHANED
+}
 
 func newTally() *Tally {
 	return &Tally{Owned: map[state.StoreID]int{}, Only: map[state.StoreID]int{}, pending: map[state.StoreID]int{}}
@@ -41,29 +40,19 @@ func Take(view *state.View) *Tally {
 }
 
 func (c *Tally) add(view *state.View, t *state.Topic, m *state.Partition) {
-	name := fmt.Sprintf("%s:%d", t.Name, m.Number)
 	owner := view.Store(m.Owner.Store)
 	c.Owned[m.Owner.Store]++
 	if !Serves(owner, m) {
 		c.NoOwner++
 	}
 	if m.State == state.Sealing {
-		if c.Moves++; len(c.moving) < mostNamed {
-			c.moving = append(c.moving, fmt.Sprintf("%s from %s to %s", name, Name(view, m.Owner.Store), Name(view, m.Target.Store)))
-		}
+		c.Moves++
+		c.Moving = append(c.Moving, protocol.MovingStatus{Topic: t.Name, Partition: int(m.Number), From: Name(view, m.Owner.Store), To: Name(view, m.Target.Store)})
 	}
 	for i := range m.Ranges {
 		r := &m.Ranges[i]
-		switch {
-		case r.Status != state.RangeOrphaned:
-		case len(r.Stores) == 0:
-			if c.Unplaced++; len(c.homeless) < mostNamed {
-				c.homeless = append(c.homeless, fmt.Sprintf("[%d, %d) of %s", r.Start, r.End, name))
-			}
-		default:
-			if c.Orphans++; len(c.orphaned) < mostNamed {
-				c.orphaned = append(c.orphaned, fmt.Sprintf("[%d, %d) of %s, on broker %s", r.Start, r.End, name, names(view, r.Stores)))
-			}
+		if r.Status == state.RangeOrphaned {
+			c.orphan(view, protocol.OrphanRange{Topic: t.Name, Partition: int(m.Number), Start: r.Start, End: r.End}, r.Stores)
 		}
 		if len(r.Stores) == 1 && r.Status != state.RangeLost {
 			c.Only[r.Stores[0]]++
@@ -77,6 +66,22 @@ func (c *Tally) add(view *state.View, t *state.Topic, m *state.Partition) {
 	}
 }
 
+// orphan lists a range that is ORPHANED, with the brokers of its stores.
+func (c *Tally) orphan(view *state.View, r protocol.OrphanRange, stores []state.StoreID) {
+	r.Brokers = []string{}
+	for _, id := range stores {
+		name := Name(view, id)
+		if r.Brokers = append(r.Brokers, name); !slices.Contains(c.back, name) {
+			c.back = append(c.back, name)
+		}
+	}
+	if c.Away = append(c.Away, r); len(stores) == 0 {
+		c.Unplaced++
+	} else {
+		c.Orphans++
+	}
+}
+
 // Reasons says in words what of the cluster is not as it should be, as far as the metadata know.
 func (c *Tally) Reasons(view *state.View) []string {
 	var out []string
@@ -85,14 +90,14 @@ func (c *Tally) Reasons(view *state.View) []string {
 	}
 	if c.Orphans > 0 {
 		out = append(out, Counted(c.Orphans, "range is orphaned: its", "ranges are orphaned: their")+
-			" messages may come back with a broker that is away: "+listed(c.orphaned, c.Orphans))
+			" messages may come back with a broker that is away: "+strings.Join(c.back, ", "))
 	}
 	if c.Unplaced > 0 {
 		out = append(out, Counted(c.Unplaced, "range is orphaned", "ranges are orphaned")+
-			": no broker is known to have the messages, and consumers pass over them: "+listed(c.homeless, c.Unplaced))
+			": no broker is known to have the messages, and consumers pass over them")
 	}
 	if c.Moves > 0 {
-		out = append(out, Counted(c.Moves, "partition is moving: ", "partitions are moving: ")+listed(c.moving, c.Moves))
+		out = append(out, Counted(c.Moves, "partition is moving", "partitions are moving"))
 	}
 	for s := range view.Stores() {
 		if n := c.pending[s.ID]; n > 0 {

@@ -14,15 +14,6 @@ import (
 	"github.com/danubemq/danube/protocol"
 )
 
-// listed is what is named of n things, and how many more there are.
-func listed(named []string, n int) string {
-	out := strings.Join(named, "; ")
-	if n > len(named) {
-		out += fmt.Sprintf("; and %d more", n-len(named))
-	}
-	return out
-}
-
 // Counted says how many there are, in words that fit one or several.
 func Counted(n int, one, several string) string {
 	if n == 1 {

@@ -48,7 +48,7 @@ func TestExitCodesAndErrors(t *testing.T) {
 		"bad position":                 {"consume t --from yesterday", fail.Usage, []string{"--from:", "latest, earliest, an offset"}},
 		"bad name":                     {"topic create a/b", fail.Usage, []string{"allowed are letters, digits"}},
 		"partition where a topic goes": {"topic delete t:3 --yes", fail.Usage, []string{"t:3 names one partition; the whole topic is /default/t"}},
-		"no partition to resolve":      {"topic resolve t --lost", fail.Usage, []string{"names no partition"}},
+		"no partition of a range":      {"topic resolve t --lost --range 0-9", fail.Usage, []string{"belong to a partition"}},
 		"how to resolve":               {"topic resolve t:0", fail.Usage, []string{"--lost, --accept-gap and --adopt"}},
 		"two ways to resolve":          {"topic resolve t:0 --lost --adopt", fail.Usage, []string{"exclude each other"}},
 		"truncate before what":         {"topic truncate t", fail.Usage, []string{"--before is missing"}},

@@ -144,7 +144,9 @@ func (a *app) clusterRestore() *cobra.Command {
 
 // printRestored says what a restore did and which topics it took away.
 func printRestored(w io.Writer, d restoreDone) error {
-	_, err := fmt.Fprintf(w, "restored the metadata from %s (%s): a new history has begun\n", d.File, render.Size(d.Bytes))
+	fmt.Fprintf(w, "restored the metadata from %s (%s): a new history has begun\n", d.File, render.Size(d.Bytes))
+	_, err := fmt.Fprintln(w, "next: danube cluster status lists offsets where others may have written more than the snapshot knows of, as orphaned;\n"+
+		"danube topic resolve TOPIC --lost gives up those of a topic")
 	if err != nil || d.Gone == 0 {
 		return err
 	}

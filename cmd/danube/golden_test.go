@@ -63,7 +63,9 @@ func exampleMessages() []client.Message {
 
 func exampleStatus() protocol.Status {
 	return protocol.Status{Cluster: "danube", ClusterID: "0f0e", Broker: "n1", Release: "1.0.0", Leader: "n1", Ready: true, Topics: 12,
-		Durability: "durability local: one copy, on the disk of the broker that owns the topic", History: 1, Orphaned: 2, Moving: 1,
+		Durability: "durability local: one copy, on the disk of the broker that owns the topic", History: 1, Orphaned: 2, Unplaced: 1, Moving: 1,
+		Orphans:  []protocol.OrphanRange{{Topic: "/default/orders", Start: 5, End: 1000, Brokers: []string{"n3"}}, {Topic: "/default/orders", Partition: 1, Start: 161, End: 4294968296}},
+		Moves:    []protocol.MovingStatus{{Topic: "/default/orders", Partition: 2, From: "n1", To: "n2"}},
 		Degraded: []string{"disk is 91 % full"}, Brokers: []protocol.BrokerStatus{
 			{Name: "n1", Store: "aa", Address: "127.0.0.11:6650", State: "active", Voter: true, Incarnation: 7, Leader: true, Peer: "127.0.0.11:7650", HTTP: "127.0.0.11:8650", Gossip: "alive", Partitions: 7, OnlyCopies: 9, Applied: 5012},
 			{Name: "n2", Store: "bb", Address: "127.0.0.12:6650", State: "active", Voter: true, Incarnation: 3, Peer: "127.0.0.12:7650", HTTP: "127.0.0.12:8650", Gossip: "alive", Partitions: 5, OnlyCopies: 5, Applied: 5010},

@@ -133,13 +133,14 @@ func (a *app) truncate(ctx context.Context, arg protocol.Truncate, dry, yes bool
 
 func (a *app) topicResolve() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "resolve TOPIC:N --lost|--accept-gap|--adopt",
-		Short: "Settle a range of offsets whose store is away",
-		Long: "--lost makes the range lost for good. --accept-gap lets waiting consumers pass it now and leaves\n" +
-			"it as it is. --adopt makes what a returned store holds of a lost range readable.",
-		Args: wantArgs("TOPIC:N"),
+		Use:   "resolve TOPIC[:N] --lost|--accept-gap|--adopt",
+		Short: "Settle ranges of offsets whose store is away",
+		Long: "--lost gives ranges up for good, those too that were lost by themselves. --accept-gap lets waiting consumers\n" +
+			"pass what is orphaned now and leaves it as it is. --adopt makes what a returned store holds of a lost range\n" +
+			"readable. Without :N it is every such range of the topic.",
+		Args: wantArgs("TOPIC"),
 	}
-	span := cmd.Flags().String("range", "", "offsets `A-B`, both included; without it every such range of the partition")
+	span := cmd.Flags().String("range", "", "offsets `A-B`, both included, of TOPIC:N; without it every such range")
 	lost := cmd.Flags().Bool("lost", false, "the range is lost for good")
 	gap := cmd.Flags().Bool("accept-gap", false, "consumers pass it now; it stays open")
 	adopt := cmd.Flags().Bool("adopt", false, "what a returned store holds of it counts")
@@ -149,8 +150,8 @@ func (a *app) topicResolve() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if partition < 0 {
-			return fail.Usagef("topic resolve: %s names no partition: TOPIC:N", args[0])
+		if partition < 0 && *span != "" {
+			return fail.Usagef("topic resolve: offsets belong to a partition: --range goes with TOPIC:N")
 		}
 		arg := protocol.Resolve{Topic: name, Partition: partition}
 		if arg.How, err = resolution(*lost, *gap, *adopt); err != nil {

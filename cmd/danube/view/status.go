@@ -24,12 +24,10 @@ func Status(w io.Writer, s protocol.Status) error {
 	if s.Durability != "" {
 		fmt.Fprintf(w, "durability  %s\n", strings.TrimPrefix(s.Durability, "durability "))
 	}
-	if s.Moving > 0 {
-		fmt.Fprintf(w, "moving      %s\n", render.Plural(s.Moving, "partition"))
-	}
 	for _, reason := range s.Degraded {
 		fmt.Fprintf(w, "degraded    %s\n", reason)
 	}
+	statusLists(w, s)
 	for _, reason := range unwell(s) {
 		fmt.Fprintf(w, "degraded    %s\n", reason)
 	}
@@ -46,6 +44,31 @@ func Status(w io.Writer, s protocol.Status) error {
 		t.Add(b.Name, b.Address, state, seen(b.Gossip), votes(b), fmt.Sprint(b.Partitions), fmt.Sprint(b.OnlyCopies), render.U64(b.Applied))
 	}
 	return t.Print(w)
+}
+
+// mostNamed bounds how many ranges or partitions of one kind a person is told of; -o json has all of them.
+const mostNamed = 3
+
+// statusLists names what is orphaned and what is moving.
+func statusLists(w io.Writer, s protocol.Status) {
+	for i, r := range s.Orphans {
+		if i == mostNamed {
+			fmt.Fprintf(w, "orphaned    and %d more: danube topic describe %s; -o json lists them all\n", len(s.Orphans)-i, r.Topic)
+			break
+		}
+		on := "on no broker that is known"
+		if len(r.Brokers) > 0 {
+			on = "on broker " + strings.Join(r.Brokers, " and ")
+		}
+		fmt.Fprintf(w, "orphaned    %s of %s, %s\n", render.Offsets(r.Start, r.End), PartitionName(r.Topic, r.Partition), on)
+	}
+	for i, m := range s.Moves {
+		if i == mostNamed {
+			fmt.Fprintf(w, "moving      and %d more: danube topic describe %s; -o json lists them all\n", len(s.Moves)-i, m.Topic)
+			break
+		}
+		fmt.Fprintf(w, "moving      %s from %s to %s\n", PartitionName(m.Topic, m.Partition), m.From, m.To)
+	}
 }
 
 // lagging is how many entries of the metadata a broker may be behind before it is said.
@@ -74,10 +97,10 @@ func statusHints(s protocol.Status) []string {
 		out = append(out, "start the voters that are down; if half of them or more are gone for good: danube cluster recover")
 	}
 	if s.Orphaned > s.Unplaced {
-		out = append(out, "start the brokers that orphaned ranges lie on; if a disk is gone for good: danube topic resolve TOPIC:N --lost")
+		out = append(out, "start the brokers that orphaned ranges lie on; if a disk is gone for good: danube topic resolve TOPIC --lost")
 	}
 	if s.Unplaced > 0 {
-		out = append(out, "a restored or rebuilt cluster forgets where its newest messages were; to give those up that no broker is known to have: danube topic resolve TOPIC:N --lost")
+		out = append(out, "a restored or rebuilt cluster forgets where its newest messages were; to give those up that no broker is known to have: danube topic resolve TOPIC --lost")
 	}
 	for _, b := range byName(s.Brokers) {
 		if b.State == "lost" {

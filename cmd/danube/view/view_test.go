@@ -22,7 +22,7 @@ func TestStatusInWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"leader      none known to n1\n", "danube cluster recover", "danube topic resolve TOPIC:N --lost", "n3 is lost", "danube broker remove n3", "n4 is suspected", "n5 lags: 2,012 entries", "n6 is draining: 4 partitions to move, 1 range to copy",
+		"leader      none known to n1\n", "danube cluster recover", "danube topic resolve TOPIC --lost", "n3 is lost", "danube broker remove n3", "n4 is suspected", "n5 lags: 2,012 entries", "n6 is draining: 4 partitions to move, 1 range to copy",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, b.String())
@@ -30,6 +30,35 @@ func TestStatusInWords(t *testing.T) {
 	}
 	if strings.Contains(b.String(), "n2 is suspected") {
 		t.Errorf("says of n2 what the broker has said:\n%s", b.String())
+	}
+}
+
+// TestStatusListsAreCutForPeopleAlone: three of a kind are named, with how many more there are and what shows them.
+func TestStatusListsAreCutForPeopleAlone(t *testing.T) {
+	list := func(n int) string {
+		s := protocol.Status{Leader: "n1"}
+		for i := range n {
+			s.Orphans = append(s.Orphans, protocol.OrphanRange{Topic: "/default/t", Partition: i, Start: 5, End: 10, Brokers: []string{"n2", "n3"}[:i%3]})
+			s.Moves = append(s.Moves, protocol.MovingStatus{Topic: "/default/t", Partition: i, From: "n1", To: "n2"})
+		}
+		var b bytes.Buffer
+		if err := Status(&b, s); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	three := list(3)
+	for _, want := range []string{
+		"orphaned    5-9 of /default/t:0, on no broker that is known\n", "orphaned    5-9 of /default/t:1, on broker n2\n",
+		"orphaned    5-9 of /default/t:2, on broker n2 and n3\n", "moving      /default/t:2 from n1 to n2\n",
+	} {
+		if !strings.Contains(three, want) {
+			t.Errorf("lacks %q:\n%s", want, three)
+		}
+	}
+	five := list(5)
+	if strings.Contains(three, "more") || strings.Count(five, "and 2 more: danube topic describe /default/t;") != 2 || strings.Contains(five, "/default/t:3") {
+		t.Errorf("five of a kind:\n%s", five)
 	}
 }
 
