@@ -11,7 +11,7 @@ import (
 func (b *Broker) here() *admin.Here {
 	return &admin.Here{
 		Describe: b.describeHere, Truncate: b.truncateHere, Verify: b.verifyHere, Resolve: b.resolveHere, Users: b.usersHere,
-		End: b.endHere, Reset: b.resetHere, Serves: b.servesHere, Position: b.positionHere, Bury: b.bury,
+		End: b.endHere, Reset: b.resetHere, Serves: b.servesHere, Position: b.positionHere, Present: b.presentHere, Bury: b.bury,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/danubemq/danube/broker/admin"
+	"github.com/danubemq/danube/broker/calls"
 	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/broker/words"
 	"github.com/danubemq/danube/meta/state"
@@ -180,4 +181,33 @@ func (b *Broker) positionHere(ctx context.Context, q *admin.PositionArg) (*admin
 	}
 	n, err := p.Resolve(q.At)
 	return &admin.PositionAnswer{Offset: n}, err
+}
+
+// presentHere says that this broker is there, how far it is, and what of its partitions holds nothing.
+func (b *Broker) presentHere(_ context.Context, q *admin.PresenceArg) (*admin.PresenceAnswer, error) {
+	view, self := b.meta.View(), b.self()
+	out := &admin.PresenceAnswer{Applied: view.Index()}
+	if s := view.Store(self.Store); s == nil || s.Incarnation != self.Incarnation || s.Status == state.StoreLost {
+		return out, nil // what this run has closed it may have written to
+	}
+	for m := range view.Owned(self.Store) {
+		if t := view.TopicByID(m.Topic); m.Owner != self || t == nil || t.Deleted() || !b.emptyHere(m) {
+			continue
+		}
+		if out.Empty++; q.Which {
+			out.Which = append(out.Which, calls.Of(m))
+		}
+	}
+	return out, nil
+}
+
+// emptyHere reports whether nothing was ever written to the open range of a partition of this run, which it alone holds. One
+// that is not served was not opened yet in its epoch: that happens at its first use.
+func (b *Broker) emptyHere(m *state.Partition) bool {
+	r := m.OpenRange()
+	if r == nil || len(r.Stores) != 1 || r.Start != m.OpenStart() || m.State == state.Opening {
+		return false
+	}
+	p := b.served(served.Key{Topic: m.Topic, N: m.Number})
+	return p == nil || p.Log != nil && p.Epoch == m.Epoch && p.Log.Next() == r.Start
 }

@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -108,4 +109,56 @@ func TestRestoredTopicIsSettledByOneCommand(t *testing.T) {
 		t.Errorf("when all is given up: lag %d, %+v, %v", lag(), s, err)
 	}
 	wantRefused(t, "give it up again", a.TopicResolve(t.Context(), resolve), "has no orphaned range")
+}
+
+// Who is there is asked of the brokers, so that a list is right the moment one is killed, whatever gossip knows and the
+// cluster has decided by then; what was never written to is nobody's only copy.
+func TestBrokersAreSeenAsTheyAnswer(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	c := f.dial(0)
+	a := c.Admin()
+	if _, err := a.TopicCreate(t.Context(), protocol.TopicCreate{Topic: "idle", Config: protocol.TopicConfig{Partitions: 6}}); err != nil {
+		t.Fatal(err)
+	}
+	list := func() []protocol.BrokerStatus {
+		l, err := a.BrokerList(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l.Brokers
+	}
+	eventually(t, "all to serve what is empty", func() bool {
+		partitions, copies := 0, 0
+		for _, b := range list() {
+			partitions, copies = partitions+b.Partitions, copies+b.OnlyCopies
+			if b.Seen != "answers" || b.Applied == 0 || b.State != "active" {
+				t.Fatalf("listed as %+v", b)
+			}
+		}
+		return partitions == 6 && copies == 0
+	})
+	p, err := c.Producer(t.Context(), "idle", client.ProducerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := ask(t, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := f.owner("idle", int(r.Partition))
+	for i := range 3 {
+		d, err := a.BrokerDescribe(t.Context(), protocol.BrokerArgs{Broker: fmt.Sprintf("n%d", i+1)})
+		if err != nil || (i == owner) != (d.OnlyCopies == 1) || len(d.Only) != d.OnlyCopies || i == owner && d.Only[0].Partition != int(r.Partition) {
+			t.Errorf("n%d, where n%d has the one message: %+v, %v", i+1, owner+1, d, err)
+		}
+	}
+	f.kill(2)
+	for lost := false; !lost; {
+		for _, b := range list() {
+			lost = lost || b.State == "lost"
+			if gone := b.Name == "n3"; gone != (b.Seen == "silent") || gone != (b.Applied == 0) || gone == (b.Reason == "") {
+				t.Fatalf("after n3 was killed it says %+v", b)
+			}
+		}
+	}
 }

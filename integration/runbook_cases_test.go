@@ -159,7 +159,7 @@ func lostMajority(o *operator) {
 // ownsNothing waits until a broker is lost and owns no partition by the table of a status.
 func (o *operator) ownsNothing(status, name string) {
 	o.t.Helper()
-	row := regexp.MustCompile(`(?m)^` + o.own(name) + ` +\S+ +lost.* +(yes|no) +0 +\d+ +\d+ *$`)
+	row := regexp.MustCompile(`(?m)^` + o.own(name) + ` +\S+ +lost.* +(yes|no) +0 +\d+ +- *$`)
 	o.until(func() string {
 		if text := o.shell(status); !row.MatchString(text) {
 			return text

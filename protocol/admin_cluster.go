@@ -64,9 +64,10 @@ type BrokerStatus struct {
 	Peer        string `msgpack:"p,omitempty" json:"peer,omitempty"`     // host:port for other brokers
 	HTTP        string `msgpack:"h,omitempty" json:"http,omitempty"`     // host:port
 	Gossip      string `msgpack:"g,omitempty" json:"gossip,omitempty"`   // alive, suspect, dead or left, as this broker sees it
+	Seen        string `msgpack:"se,omitempty" json:"seen,omitempty"`    // answers, starting or silent, when it was asked for this; a stopped one is not asked
 	Partitions  int    `msgpack:"pa,omitempty" json:"partitions"`        // owned
-	OnlyCopies  int    `msgpack:"oc,omitempty" json:"only_copies"`       // ranges whose only copy lies there
-	Applied     uint64 `msgpack:"ap,omitempty" json:"applied,omitempty"` // index of the metadata it has applied
+	OnlyCopies  int    `msgpack:"oc,omitempty" json:"only_copies"`       // ranges whose only copy lies there, without those that it says are empty
+	Applied     uint64 `msgpack:"ap,omitempty" json:"applied,omitempty"` // index of the metadata it has applied; absent where it does not say
 	Reason      string `msgpack:"re,omitempty" json:"reason,omitempty"`
 }
 

@@ -40,6 +40,7 @@ type Here struct {
 	Reset    func(context.Context, *ResetArg) (*protocol.Done, error)
 	Serves   func(context.Context, *ServesArg) (*protocol.Done, error)
 	Position func(context.Context, *PositionArg) (*PositionAnswer, error)
+	Present  func(context.Context, *PresenceArg) (*PresenceAnswer, error)
 	// Bury removes what this store holds of a topic that was deleted. No other broker asks for it.
 	Bury func(context.Context, *state.Topic) error
 }
@@ -75,7 +76,8 @@ const (
 	opEnd      = "admin.end"    // end the consumers of a subscription
 	opReset    = "admin.reset"  // a subscription was moved
 	opServes   = "admin.serves" // wait until the other serves a partition
-	opNotes    = "admin.notes"  // what the leader knows of the cluster, in words
+	opPresence = "admin.presence"
+	opNotes    = "admin.notes" // what the leader knows of the cluster, in words
 	opPromote  = "admin.promote"
 	opDemote   = "admin.demote"
 	opSnapshot = "admin.snapshot"
@@ -94,6 +96,7 @@ func Handle(register func(op string, do calls.Handler), s calls.Server, here *He
 	register(opEnd, calls.Serve(s, here.End))
 	register(opReset, calls.Serve(s, here.Reset))
 	register(opServes, calls.Serve(s, here.Serves))
+	register(opPresence, calls.Serve(s, here.Present))
 	register(opNotes, leading(s, board, (*Board).notesHere))
 	register(opPromote, leading(s, board, (*Board).promoteHere))
 	register(opDemote, leading(s, board, (*Board).demoteHere))

@@ -26,7 +26,7 @@ func (b *Board) status(ctx context.Context, _ *struct{}) (any, error) {
 	t := words.Take(view)
 	out := &protocol.Status{
 		Cluster: c.Name, ClusterID: fmt.Sprintf("%x", c.ID[:]), Broker: b.cfg.Name, Release: b.cfg.Release,
-		Ready: b.cfg.Ready(), Topics: view.TopicCount(), Brokers: b.brokers(view, t), History: c.History,
+		Ready: b.cfg.Ready(), Topics: view.TopicCount(), Brokers: b.brokers(ctx, view, t), History: c.History,
 		Orphaned: t.Orphans + t.Unplaced, Unplaced: t.Unplaced, Moving: t.Moves, Ownerless: t.NoOwner, Durability: b.durabilityWords(),
 		Orphans: t.Away, Moves: t.Moving,
 	}
@@ -44,7 +44,13 @@ func (b *Board) durabilityWords() string {
 }
 
 // brokers lists those that are not removed.
-func (b *Board) brokers(view *state.View, t *words.Tally) []protocol.BrokerStatus {
+func (b *Board) brokers(ctx context.Context, view *state.View, t *words.Tally) []protocol.BrokerStatus {
+	stores := slices.DeleteFunc(slices.Collect(view.Stores()), func(s *state.Store) bool { return s.Status == state.StoreRemoved })
+	return b.describeBrokers(view, t, stores, b.presence(ctx, stores, &PresenceArg{}))
+}
+
+// describeBrokers says of brokers what the metadata, the voters, gossip and they themselves say, each in a field of its own.
+func (b *Board) describeBrokers(view *state.View, t *words.Tally, stores []*state.Store, there map[state.StoreID]present) []protocol.BrokerStatus {
 	voters, gossip := map[state.StoreID]bool{}, map[state.StoreID]cluster.Member{}
 	for _, s := range b.cfg.Meta.Servers() {
 		voters[s.Store] = s.Voter
@@ -54,22 +60,18 @@ func (b *Board) brokers(view *state.View, t *words.Tally) []protocol.BrokerStatu
 	}
 	leader, led := b.cfg.Meta.Leader()
 	out := []protocol.BrokerStatus{}
-	for s := range view.Stores() {
-		if s.Status == state.StoreRemoved {
-			continue
-		}
+	for _, s := range stores {
+		p := there[s.ID]
 		x := protocol.BrokerStatus{
 			Name: s.Broker, Store: s.ID.String(), Address: s.Addresses.Client, State: words.Status(s), Voter: voters[s.ID], Incarnation: s.Incarnation,
-			Leader: led && leader.Store == s.ID, Peer: s.Addresses.Peer, HTTP: s.Addresses.HTTP, Partitions: t.Owned[s.ID], OnlyCopies: t.Only[s.ID],
+			Leader: led && leader.Store == s.ID, Peer: s.Addresses.Peer, HTTP: s.Addresses.HTTP, Partitions: t.Owned[s.ID],
+			OnlyCopies: max(0, t.Only[s.ID]-p.answer.Empty), Applied: p.answer.Applied, Seen: p.seen,
 		}
 		if m, ok := gossip[s.ID]; ok && s.ID != b.cfg.Self().Store {
 			x.Gossip = m.State.String()
-			if m.State != cluster.Alive {
-				x.Reason = fmt.Sprintf("%s for %v", m.State, b.cfg.Now().Sub(m.Since).Round(time.Second))
-			}
 		}
-		if s.ID == b.cfg.Self().Store {
-			x.Applied = view.Index()
+		if p.seen == "silent" {
+			x.Reason = "it does not answer"
 		}
 		out = append(out, x)
 	}
@@ -100,26 +102,27 @@ func (b *Board) notesHere(context.Context, *struct{}) (*notesAnswer, error) {
 	return &notesAnswer{b.cfg.Controller.Notes()}, nil
 }
 
-func (b *Board) brokerList(context.Context, *struct{}) (any, error) {
+func (b *Board) brokerList(ctx context.Context, _ *struct{}) (any, error) {
 	view := b.cfg.Meta.View()
-	return &protocol.BrokerList{Brokers: b.brokers(view, words.Take(view))}, nil
+	return &protocol.BrokerList{Brokers: b.brokers(ctx, view, words.Take(view))}, nil
 }
 
 // mostListed bounds the lists of broker describe.
 const mostListed = 1000
 
-func (b *Board) brokerDescribe(_ context.Context, q *protocol.BrokerArgs) (any, error) {
+func (b *Board) brokerDescribe(ctx context.Context, q *protocol.BrokerArgs) (any, error) {
 	view := b.cfg.Meta.View()
 	s, err := words.StoreNamed(view, q.Broker)
 	if err != nil {
 		return nil, err
 	}
 	out := &protocol.BrokerDescription{Owned: []protocol.BrokerPartition{}, Only: []protocol.BrokerRange{}}
-	all := b.brokers(view, words.Take(view))
-	if i := slices.IndexFunc(all, func(x protocol.BrokerStatus) bool { return x.Store == s.ID.String() }); i >= 0 {
-		out.BrokerStatus = all[i]
-	} else {
-		out.BrokerStatus = protocol.BrokerStatus{Name: s.Broker, Store: s.ID.String(), State: words.Status(s), Incarnation: s.Incarnation}
+	out.BrokerStatus = protocol.BrokerStatus{Name: s.Broker, Store: s.ID.String(), State: words.Status(s), Incarnation: s.Incarnation}
+	var p present
+	if s.Status != state.StoreRemoved {
+		one := []*state.Store{s}
+		there := b.presence(ctx, one, &PresenceArg{Which: true})
+		p, out.BrokerStatus = there[s.ID], b.describeBrokers(view, words.Take(view), one, there)[0]
 	}
 	for m := range view.Held(s.ID) {
 		t := view.TopicByID(m.Topic)
@@ -131,7 +134,7 @@ func (b *Board) brokerDescribe(_ context.Context, q *protocol.BrokerArgs) (any, 
 		}
 		for i := range m.Ranges {
 			r := &m.Ranges[i]
-			if len(r.Stores) != 1 || r.Stores[0] != s.ID || r.Status == state.RangeLost || len(out.Only) == mostListed {
+			if len(r.Stores) != 1 || r.Stores[0] != s.ID || r.Status == state.RangeLost || p.empty(m, r) || len(out.Only) == mostListed {
 				continue
 			}
 			d := words.Range(view, r, m.Floor)

@@ -67,9 +67,9 @@ func exampleStatus() protocol.Status {
 		Orphans:  []protocol.OrphanRange{{Topic: "/default/orders", Start: 5, End: 1000, Brokers: []string{"n3"}}, {Topic: "/default/orders", Partition: 1, Start: 161, End: 4294968296}},
 		Moves:    []protocol.MovingStatus{{Topic: "/default/orders", Partition: 2, From: "n1", To: "n2"}},
 		Degraded: []string{"disk is 91 % full"}, Brokers: []protocol.BrokerStatus{
-			{Name: "n1", Store: "aa", Address: "127.0.0.11:6650", State: "active", Voter: true, Incarnation: 7, Leader: true, Peer: "127.0.0.11:7650", HTTP: "127.0.0.11:8650", Gossip: "alive", Partitions: 7, OnlyCopies: 9, Applied: 5012},
-			{Name: "n2", Store: "bb", Address: "127.0.0.12:6650", State: "active", Voter: true, Incarnation: 3, Peer: "127.0.0.12:7650", HTTP: "127.0.0.12:8650", Gossip: "alive", Partitions: 5, OnlyCopies: 5, Applied: 5010},
-			{Name: "n3", Store: "cc", Address: "127.0.0.13:6650", State: "lost", Voter: true, Incarnation: 4, Peer: "127.0.0.13:7650", HTTP: "127.0.0.13:8650", Gossip: "dead", OnlyCopies: 1, Applied: 4711, Reason: "silent since 2026-01-31T12:00:00.000Z"},
+			{Name: "n1", Store: "aa", Address: "127.0.0.11:6650", State: "active", Voter: true, Incarnation: 7, Leader: true, Peer: "127.0.0.11:7650", HTTP: "127.0.0.11:8650", Gossip: "alive", Seen: "answers", Partitions: 7, OnlyCopies: 9, Applied: 5012},
+			{Name: "n2", Store: "bb", Address: "127.0.0.12:6650", State: "active", Voter: true, Incarnation: 3, Peer: "127.0.0.12:7650", HTTP: "127.0.0.12:8650", Gossip: "alive", Seen: "answers", Partitions: 5, OnlyCopies: 5, Applied: 5010},
+			{Name: "n3", Store: "cc", Address: "127.0.0.13:6650", State: "lost", Voter: true, Incarnation: 4, Peer: "127.0.0.13:7650", HTTP: "127.0.0.13:8650", Gossip: "alive", Seen: "silent", OnlyCopies: 1, Reason: "it does not answer"},
 		}}
 }
 

@@ -13,21 +13,29 @@ import (
 func Brokers(w io.Writer, brokers []protocol.BrokerStatus) error {
 	t := render.Table{Header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies"}}
 	for _, b := range byName(brokers) {
-		state := b.State
-		if b.Reason != "" {
-			state += ": " + b.Reason
-		}
-		t.Add(b.Name, b.Address, state, seen(b.Gossip), votes(b), strconv.Itoa(b.Partitions), strconv.Itoa(b.OnlyCopies))
+		t.Add(b.Name, b.Address, b.State, seen(b), votes(b), strconv.Itoa(b.Partitions), strconv.Itoa(b.OnlyCopies))
 	}
 	return t.Print(w)
 }
 
-// seen is what gossip says of a broker, - where it says nothing.
-func seen(gossip string) string {
-	if gossip == "" {
+// seen is whether a broker answered when it was asked, - where it was not. Its state is what the cluster has decided: one
+// that is lost and answers has come back.
+func seen(b protocol.BrokerStatus) string {
+	switch {
+	case b.Seen == "":
+		return "-"
+	case b.State == "lost" && b.Seen != "silent":
+		return b.Seen + " again"
+	}
+	return b.Seen
+}
+
+// applied is the index of the metadata that a broker has applied, - where it does not say.
+func applied(b protocol.BrokerStatus) string {
+	if b.Applied == 0 {
 		return "-"
 	}
-	return gossip
+	return render.U64(b.Applied)
 }
 
 // votes is a broker's part in the decisions about the metadata.
@@ -42,12 +50,12 @@ func votes(b protocol.BrokerStatus) string {
 func Broker(w io.Writer, d protocol.BrokerDescription, all bool) error {
 	fmt.Fprintf(w, "broker       %s\nstate        %s\n", d.Name, d.State)
 	if d.Reason != "" {
-		fmt.Fprintf(w, "because      %s\n", d.Reason)
+		fmt.Fprintf(w, "note         %s\n", d.Reason)
 	}
 	fmt.Fprintf(w, "seen         %s\nvotes        %s\nclients      %s\npeers        %s\nhttp         %s\n",
-		seen(d.Gossip), votes(d.BrokerStatus), d.Address, d.Peer, d.HTTP)
+		seen(d.BrokerStatus), votes(d.BrokerStatus), d.Address, d.Peer, d.HTTP)
 	if all {
-		fmt.Fprintf(w, "store        %s\nincarnation  %d\napplied      %d\n", d.Store, d.Incarnation, d.Applied)
+		fmt.Fprintf(w, "store        %s\nincarnation  %d\napplied      %s\n", d.Store, d.Incarnation, applied(d.BrokerStatus))
 	}
 	fmt.Fprintf(w, "owns         %s\nonly copies  %s\n", render.Plural(d.Partitions, "partition"), render.Plural(d.OnlyCopies, "range"))
 	if len(d.Only) > 0 {

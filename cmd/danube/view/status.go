@@ -37,11 +37,7 @@ func Status(w io.Writer, s protocol.Status) error {
 	fmt.Fprintln(w)
 	t := render.Table{Header: []string{"broker", "clients", "state", "seen", "votes", "partitions", "only copies", "applied"}}
 	for _, b := range byName(s.Brokers) {
-		state := b.State
-		if b.Reason != "" {
-			state += ": " + b.Reason
-		}
-		t.Add(b.Name, b.Address, state, seen(b.Gossip), votes(b), fmt.Sprint(b.Partitions), fmt.Sprint(b.OnlyCopies), render.U64(b.Applied))
+		t.Add(b.Name, b.Address, b.State, seen(b), votes(b), fmt.Sprint(b.Partitions), fmt.Sprint(b.OnlyCopies), applied(b))
 	}
 	return t.Print(w)
 }
@@ -147,8 +143,8 @@ func brokerUnwell(b protocol.BrokerStatus, newest uint64) string {
 		return b.Name + " is lost: others serve its topics"
 	case b.State == "stopped":
 		return b.Name + " was stopped in order: messages that lie only there can be read when it is back"
-	case b.Gossip == "suspect" || b.Gossip == "dead":
-		return fmt.Sprintf("%s is suspected: it does not answer gossip; its topics move when its lease is over", b.Name)
+	case b.Seen == "silent":
+		return fmt.Sprintf("%s does not answer: its topics move when its lease is over", b.Name)
 	case b.State == "draining":
 		return fmt.Sprintf("%s is draining: %s to move, %s to copy", b.Name, render.Plural(b.Partitions, "partition"), render.Plural(b.OnlyCopies, "range"))
 	case b.Applied > 0 && newest-b.Applied > lagging:

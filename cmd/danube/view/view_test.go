@@ -11,24 +11,24 @@ import (
 // TestStatusInWords names what is wrong, and what to type, once.
 func TestStatusInWords(t *testing.T) {
 	s := protocol.Status{Broker: "n1", Ready: true, Ownerless: 3, Orphaned: 2, Degraded: []string{"n2: disk is 91 % full"}, Brokers: []protocol.BrokerStatus{
-		{Name: "n1", State: "active", Gossip: "alive", Applied: 5012},
-		{Name: "n2", State: "active", Gossip: "suspect", Applied: 5010}, // said of already, in the broker's words
-		{Name: "n3", State: "lost", Gossip: "dead", Applied: 4711},
-		{Name: "n4", State: "active", Gossip: "suspect", Applied: 5000},
-		{Name: "n5", State: "active", Gossip: "alive", Applied: 3000},
+		{Name: "n1", State: "active", Seen: "answers", Applied: 5012},
+		{Name: "n2", State: "active", Seen: "silent", Applied: 5010}, // said of already, in the broker's words
+		{Name: "n3", State: "lost", Gossip: "alive", Seen: "silent", Applied: 4711},
+		{Name: "n4", State: "active", Seen: "silent", Applied: 5000},
+		{Name: "n5", State: "active", Seen: "answers", Applied: 3000},
 		{Name: "n6", State: "draining", Partitions: 4, OnlyCopies: 1}}}
 	var b bytes.Buffer
 	if err := Status(&b, s); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"leader      none known to n1\n", "danube cluster recover", "danube topic resolve TOPIC --lost", "n3 is lost", "danube broker remove n3", "n4 is suspected", "n5 lags: 2,012 entries", "n6 is draining: 4 partitions to move, 1 range to copy",
+		"leader      none known to n1\n", "danube cluster recover", "danube topic resolve TOPIC --lost", "n3 is lost", "danube broker remove n3", "n4 does not answer", "n5 lags: 2,012 entries", "n6 is draining: 4 partitions to move, 1 range to copy",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, b.String())
 		}
 	}
-	if strings.Contains(b.String(), "n2 is suspected") {
+	if strings.Contains(b.String(), "n2 does not answer") {
 		t.Errorf("says of n2 what the broker has said:\n%s", b.String())
 	}
 }
@@ -75,10 +75,26 @@ func TestHintForRangesOnNoBroker(t *testing.T) {
 	}
 }
 
+// TestWhatIsSeenFitsTheState: what gossip has not noticed yet contradicts nothing.
+func TestWhatIsSeenFitsTheState(t *testing.T) {
+	for want, b := range map[string]protocol.BrokerStatus{
+		"-": {State: "stopped", Gossip: "alive"}, "silent": {State: "lost", Gossip: "alive", Seen: "silent"}, "answers again": {State: "lost", Gossip: "dead", Seen: "answers"},
+		"starting again": {State: "lost", Seen: "starting"}, "answers": {State: "active", Gossip: "suspect", Seen: "answers"}, "starting": {State: "active", Seen: "starting"},
+	} {
+		var out bytes.Buffer
+		if b.Name = "n1"; Brokers(&out, []protocol.BrokerStatus{b}) != nil || seen(b) != want || strings.Contains(out.String(), "alive") {
+			t.Errorf("%+v: seen %q, want %q:\n%s", b, seen(b), want, out.String())
+		}
+	}
+	if applied(protocol.BrokerStatus{}) != "-" || applied(protocol.BrokerStatus{Applied: 7}) != "7" {
+		t.Error("what is not known of what was applied is no number")
+	}
+}
+
 // TestBrokersOfOneName are told apart by what a command takes: the beginning of the store's id.
 func TestBrokersOfOneName(t *testing.T) {
 	s := protocol.Status{Broker: "n1", Leader: "n1", Ready: true, Degraded: []string{"n1 (bbbbbbbb) is lost"}, Brokers: []protocol.BrokerStatus{
-		{Name: "n1", Store: "aaaaaaaa01", State: "active", Gossip: "alive"}, {Name: "n1", Store: "bbbbbbbb01", State: "lost"}, {Name: "n2", Store: "cccccccc01", State: "active"}}}
+		{Name: "n1", Store: "aaaaaaaa01", State: "active", Seen: "answers"}, {Name: "n1", Store: "bbbbbbbb01", State: "lost"}, {Name: "n2", Store: "cccccccc01", State: "active"}}}
 	var b bytes.Buffer
 	if err := Status(&b, s); err != nil {
 		t.Fatal(err)
