@@ -46,25 +46,8 @@ func (f *fleet) takenOver(topic string) (lost, owner int) {
 	return lost, owner
 }
 
-func statuses(m *state.Partition) (out []string) {
-	for i := range m.Ranges {
-		out = append(out, m.Ranges[i].Status.String())
-	}
-	return out
-}
-
 func (f *fleet) has(via int, topic string, what state.RangeStatus) bool {
 	return slices.Contains(statuses(f.nodes[via].Partition(topic, 0)), what.String())
-}
-
-// verify reads a topic of one partition through.
-func verify(t *testing.T, c *client.Client, topic string) protocol.VerifyPartition {
-	t.Helper()
-	v, err := c.Admin().TopicVerify(t.Context(), protocol.TopicArgs{Topic: topic, Partition: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v.Partitions[0]
 }
 
 // A subscription in mid-stream waits at the tail of a lost owner; when that is

@@ -22,6 +22,23 @@ func standing(t *testing.T, c *client.Client, topic string) protocol.SubPartitio
 	return d.Partitions[0]
 }
 
+// verify reads a topic of one partition through.
+func verify(t *testing.T, c *client.Client, topic string) protocol.VerifyPartition {
+	t.Helper()
+	v, err := c.Admin().TopicVerify(t.Context(), protocol.TopicArgs{Topic: topic, Partition: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Partitions[0]
+}
+
+func statuses(m *state.Partition) (out []string) {
+	for i := range m.Ranges {
+		out = append(out, m.Ranges[i].Status.String())
+	}
+	return out
+}
+
 // A lag is messages: those that are away may come back and are told apart, as a bound, and the offsets behind them that no
 // message ever had count for nobody. Who waits at a gap says so while he waits, and as long as it is one.
 func TestLagIsMessagesWhileATailIsAway(t *testing.T) {
@@ -91,6 +108,9 @@ func TestRestoredTopicIsSettledByOneCommand(t *testing.T) {
 		t.Errorf("of %d orphaned ranges %+v are listed", s.Orphaned, s.Orphans)
 	}
 	eventually(t, "all partitions to say where they stand", func() bool { return lag() == 100 })
+	if v := verify(t, c, "many"); len(v.Findings) != 1 || !strings.Contains(v.Findings[0].What, "no broker is known to have it") || len(v.Notes) > 0 {
+		t.Errorf("verified before anything is given up: %+v", v)
+	}
 	wantRefused(t, "offsets of no partition", a.TopicResolve(t.Context(), protocol.Resolve{Topic: "many", Partition: -1, To: 5, How: "lost"}), "name one")
 	resolve := protocol.Resolve{Topic: "many", Partition: -1, How: "lost"}
 	if err := a.TopicResolve(t.Context(), resolve); err != nil {

@@ -117,7 +117,7 @@ func (p *Partition) Verify(ctx context.Context, q *protocol.TopicArgs) (*protoco
 		switch {
 		case from >= r.End: // open, or given up by retention
 		case r.Status == state.RangeOrphaned:
-			unless(storage.Damage{From: from, To: r.End}, p.whyOrphaned(r.Start))
+			unless(storage.Damage{From: from, To: r.End}, p.whyOrphaned(r))
 		case r.Status == state.RangeLost && r.Accepted:
 			v.Notes = append(v.Notes, protocol.VerifyNote{From: from, To: r.End, What: "lost, and given up"})
 		case r.Status == state.RangeLost:
@@ -132,10 +132,13 @@ func (p *Partition) Verify(ctx context.Context, q *protocol.TopicArgs) (*protoco
 	return v, err
 }
 
-// whyOrphaned says what a range that begins at an offset waits for.
-func (p *Partition) whyOrphaned(start uint64) string {
-	if names := p.Past.MayReturn(start); len(names) > 0 {
+// whyOrphaned says what a range that is ORPHANED waits for.
+func (p *Partition) whyOrphaned(r *state.Range) string {
+	if names := p.Past.MayReturn(r.Start); len(names) > 0 {
 		return "not verified: orphaned, what was written there comes back with broker " + strings.Join(names, " or ")
+	}
+	if len(r.Stores) == 0 {
+		return "orphaned, no broker is known to have it; to give it up: danube topic resolve " + p.Name() + " --lost"
 	}
 	return "not verified: orphaned, what was written there is not back yet"
 }

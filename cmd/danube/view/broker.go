@@ -67,7 +67,11 @@ func Broker(w io.Writer, d protocol.BrokerDescription, all bool) error {
 			}
 			t.Add(PartitionName(r.Topic, r.Partition), span, rangeStatus(r.Status))
 		}
-		fmt.Fprintln(w, "\nlies nowhere else:")
+		whole := ""
+		if d.Seen == "silent" {
+			whole = ", if anything was written there" // it alone knows
+		}
+		fmt.Fprintf(w, "\nlies nowhere else%s:\n", whole)
 		if err := t.Print(w); err != nil {
 			return err
 		}
