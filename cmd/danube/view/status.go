@@ -27,10 +27,10 @@ func Status(w io.Writer, s protocol.Status) error {
 	for _, reason := range s.Degraded {
 		fmt.Fprintf(w, "degraded    %s\n", reason)
 	}
-	statusLists(w, s)
 	for _, reason := range unwell(s) {
 		fmt.Fprintf(w, "degraded    %s\n", reason)
 	}
+	statusLists(w, s)
 	for _, hint := range statusHints(s) {
 		fmt.Fprintf(w, "hint        %s\n", hint)
 	}
@@ -79,7 +79,7 @@ func unwell(s protocol.Status) []string {
 	}
 	var out []string
 	for _, b := range byName(s.Brokers) {
-		if reason := brokerUnwell(b, newest); reason != "" && !said(s.Degraded, b) {
+		if reason := brokerUnwell(b, newest, s.Leader != ""); reason != "" && !said(s.Degraded, b) {
 			out = append(out, reason)
 		}
 	}
@@ -136,13 +136,16 @@ func said(reasons []string, b protocol.BrokerStatus) bool {
 	})
 }
 
-// brokerUnwell says what is not well with a broker, "" when nothing is. newest is the metadata's newest index.
-func brokerUnwell(b protocol.BrokerStatus, newest uint64) string {
+// brokerUnwell says what is not well with a broker, "" when nothing is. newest is the metadata's newest index, led
+// whether anything can be decided.
+func brokerUnwell(b protocol.BrokerStatus, newest uint64, led bool) string {
 	switch {
 	case b.State == "lost":
 		return b.Name + " is lost: others serve its topics"
 	case b.State == "stopped":
 		return b.Name + " was stopped in order: messages that lie only there can be read when it is back"
+	case b.Seen == "silent" && !led:
+		return b.Name + " does not answer"
 	case b.Seen == "silent":
 		return fmt.Sprintf("%s does not answer: its topics move when its lease is over", b.Name)
 	case b.State == "draining":

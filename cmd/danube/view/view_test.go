@@ -31,6 +31,9 @@ func TestStatusInWords(t *testing.T) {
 	if strings.Contains(b.String(), "n2 does not answer") {
 		t.Errorf("says of n2 what the broker has said:\n%s", b.String())
 	}
+	if strings.Contains(b.String(), "its topics move") {
+		t.Errorf("something moves while nothing can be decided:\n%s", b.String())
+	}
 }
 
 // TestStatusListsAreCutForPeopleAlone: three of a kind are named, with how many more there are and what shows them.
