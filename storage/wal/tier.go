@@ -169,6 +169,7 @@ func (t *Tier) poison(err error) {
 		return
 	}
 	t.err = err
+	close(t.failed) // before anybody hears of it
 	logs := make([]*Log, 0, len(t.logs))
 	for _, l := range t.logs {
 		logs = append(logs, l)
@@ -182,7 +183,6 @@ func (t *Tier) poison(err error) {
 	for _, l := range logs {
 		l.fail(err)
 	}
-	close(t.failed)
 }
 
 // admit is the part of the door that all partitions share: space, and the
