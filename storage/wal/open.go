@@ -155,6 +155,31 @@ type opener struct {
 	producers sessions.Table
 	upto      uint64 // end of the extent that is being recovered
 	time      int64
+	ends      map[*file]ending // what was read of how files end
+}
+
+// ending is what a closed file says of its end: by its footer, or by the hint beside it.
+type ending struct {
+	footer *segment.Footer
+	sealed bool // it is the footer
+	err    error
+}
+
+// ending reads how a file ends, once.
+func (r *opener) ending(f *file) ending {
+	if e, was := r.ends[f]; was {
+		return e
+	}
+	var e ending
+	if e.footer, e.err = r.hint(f); e.err == nil && e.footer == nil {
+		e.sealed = true
+		e.footer, e.err = r.readFooter(f)
+	}
+	if r.ends == nil {
+		r.ends = map[*file]ending{}
+	}
+	r.ends[f] = e
+	return e
 }
 
 func (r *opener) damage(d Damage) {
@@ -217,14 +242,10 @@ var errMissing = errors.New("segment file is missing or cut short")
 // inner looks at a file that others of its epoch follow: it was closed, so its
 // footer tells where it ends, unless that was never synced.
 func (r *opener) inner(f *file, next uint64, x Extent) error {
-	footer, err := r.hint(f)
-	sealed := footer == nil
-	if err == nil && sealed {
-		footer, err = r.readFooter(f)
-	}
-	if err != nil {
-		if _, newer := errors.AsType[*segment.VersionError](err); newer {
-			return err
+	e := r.ending(f)
+	if e.err != nil {
+		if _, newer := errors.AsType[*segment.VersionError](e.err); newer {
+			return e.err
 		}
 		if end, err := r.full(f, false); err != nil || end >= next || x.Away {
 			return err
@@ -233,9 +254,9 @@ func (r *opener) inner(f *file, next uint64, x Extent) error {
 		}
 		return nil
 	}
-	r.adopt(f, footer, sealed)
-	if footer.End < next && !x.Away {
-		r.damage(Damage{From: footer.End, To: next, File: f.handle.Name, At: footer.DataEnd, Err: errMissing})
+	r.adopt(f, e)
+	if e.footer.End < next && !x.Away {
+		r.damage(Damage{From: e.footer.End, To: next, File: f.handle.Name, At: e.footer.DataEnd, Err: errMissing})
 	}
 	return nil
 }
@@ -244,12 +265,12 @@ func (r *opener) inner(f *file, next uint64, x Extent) error {
 func (r *opener) newest(f *file, x Extent, last bool) (uint64, error) {
 	if m, ok := r.log.tier.cleanEnd(r.log.id); ok && m.Base == f.base && m.Epoch == f.epoch {
 		if footer, err := r.readFooter(f); err == nil && footer.End == m.End && footer.DataEnd == m.Size {
-			r.adopt(f, footer, true)
+			r.adopt(f, ending{footer: footer, sealed: true})
 			return footer.End, nil
 		}
 	}
 	if footer, err := r.hint(f); err == nil && footer != nil && !last {
-		r.adopt(f, footer, false)
+		r.adopt(f, ending{footer: footer})
 		return footer.End, nil
 	}
 	return r.full(f, last && x.End == math.MaxUint64)
@@ -273,23 +294,19 @@ func (r *opener) withoutTables(list []*file) []*file {
 		if f.base < oldest {
 			return false
 		}
-		footer, err := r.hint(f)
-		sealed := err == nil && footer == nil
-		if sealed {
-			footer, err = r.readFooter(f)
-		}
-		if err != nil || footer.Batches > 0 {
+		e := r.ending(f)
+		if e.err != nil || e.footer.Batches > 0 {
 			return false
 		}
-		r.adopt(f, footer, sealed)
+		r.adopt(f, e)
 		return true
 	})
 }
 
-// adopt takes what a footer says of a file, and its producer table. The footer of
-// one that is not sealed is a hint beside it.
-func (r *opener) adopt(f *file, footer *segment.Footer, sealed bool) {
-	f.known, f.size, f.end, f.sealed, f.table = true, footer.DataEnd, footer.End, sealed, footer.Batches == 0
+// adopt takes what a file says of its end, and its producer table.
+func (r *opener) adopt(f *file, e ending) {
+	footer := e.footer
+	f.known, f.size, f.end, f.sealed, f.table = true, footer.DataEnd, footer.End, e.sealed, footer.Batches == 0
 	r.time = max(r.time, footer.LastTime)
 	if table, err := footer.Producers(); err == nil {
 		r.remember(table)
