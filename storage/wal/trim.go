@@ -17,6 +17,7 @@ import (
 // gets *Trimmed from now on. A to that lies inside or behind the file that is
 // written to closes it, so that its space comes back, now or with a later Trim.
 func (l *Log) Trim(to uint64) error {
+	l.learnEnds(to)
 	l.mu.Lock()
 	to = min(to, l.ends.committed)
 	if l.door.closed {
@@ -46,6 +47,28 @@ func (l *Log) Trim(to uint64) error {
 		return nil
 	}
 	return l.tier.remove(l.id, below, gone)
+}
+
+// learnEnds reads how files end that others at or below an offset follow, where that
+// was not asked for yet: what follows may be a producer table in the midst of the
+// file. One that cannot be read goes with what follows it.
+func (l *Log) learnEnds(to uint64) {
+	l.mu.Lock()
+	var unknown []*file
+	for i, f := range l.files.list {
+		if l.door.closed || i+1 == len(l.files.list) || l.files.list[i+1].base > to {
+			break
+		}
+		if !f.known {
+			unknown = append(unknown, f)
+		}
+	}
+	l.mu.Unlock()
+	for _, f := range unknown {
+		if _, err := f.load(source{after: to}); err != nil {
+			l.tier.config.Log.Debug("how a file ends that is given up cannot be read", "file", f.handle.Name, "err", err)
+		}
+	}
 }
 
 // overtake has the commit loop close the current file if the start of the log
