@@ -353,9 +353,9 @@ func TestOwnTailIsTakenBack(t *testing.T) {
 // openFrom opens the session of rawConn.open with a lowest sequence that is not acknowledged.
 func (c *rawConn) openFrom(topic string, lowest uint64) protocol.OpenProducerOK {
 	c.t.Helper()
-	c.write(protocol.AppendFrame(nil, protocol.TypeOpenProducer, 3, &protocol.OpenProducer{Topic: topic, Producer: 7, Session: 1, Lowest: lowest}, nil))
+	frame := protocol.AppendFrame(nil, protocol.TypeOpenProducer, 3, &protocol.OpenProducer{Topic: topic, Producer: 7, Session: 1, Lowest: lowest}, nil)
 	var ok protocol.OpenProducerOK
-	if err := ok.Decode(c.expect(protocol.TypeOpenProducerOK).Header); err != nil {
+	if err := ok.Decode(c.ask(frame, protocol.TypeOpenProducerOK).Header); err != nil {
 		c.t.Fatal(err)
 	}
 	return ok
@@ -364,8 +364,7 @@ func (c *rawConn) openFrom(topic string, lowest uint64) protocol.OpenProducerOK 
 // send sends one sequence and returns what became of it.
 func (c *rawConn) send(ok protocol.OpenProducerOK, n uint64) (stored protocol.ProduceOK) {
 	c.t.Helper()
-	c.write(produceFrame(c.t, ok, n))
-	if err := stored.Decode(c.expect(protocol.TypeProduceOK).Header); err != nil {
+	if err := stored.Decode(c.ask(produceFrame(c.t, ok, n), protocol.TypeProduceOK).Header); err != nil {
 		c.t.Fatal(err)
 	}
 	return stored
