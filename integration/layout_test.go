@@ -29,6 +29,11 @@ func house() map[string]room {
 	const (
 		batch    = "protocol/batch"
 		walk     = "protocol/msgpackwalk"
+		offsets  = "meta/offsets"
+		catalog  = "meta/catalog"
+		records  = "meta/records"
+		table    = "meta/table"
+		settings = "meta/settings"
 		state    = "meta/state"
 		disk     = "storage/disk"
 		segment  = "storage/segment"
@@ -44,6 +49,11 @@ func house() map[string]room {
 		incoming = "client/internal/incoming"
 		retry    = "client/internal/retry"
 		socket   = "client/internal/socket"
+		excerpt  = "storage/excerpt"
+		extents  = "storage/extents"
+		volume   = "storage/volume"
+		space    = "storage/space"
+		after    = "storage/aftermath"
 		words    = "broker/words"
 		codes    = "broker/codes"
 		calls    = "broker/calls"
@@ -65,8 +75,14 @@ func house() map[string]room {
 		walk:                   {level: 0, pure: true},
 		batch:                  {level: 0},
 		"protocol":             {level: 0, may: []string{batch, walk}},
-		state:                  {level: 0, may: []string{walk}, pure: true},
+		offsets:                {level: 0, pure: true},
+		catalog:                {level: 0, pure: true},
+		records:                {level: 0, pure: true},
+		table:                  {level: 0, pure: true},
+		settings:               {level: 0, pure: true},
+		state:                  {level: 0, may: []string{walk, offsets, catalog, records, table, settings}, pure: true},
 		disk:                   {level: 0},
+		extents:                {level: 0, pure: true},
 		"meta":                 {level: 1, may: []string{state, walk}},
 		segment:                {level: 1, may: []string{batch, disk}},
 		acks:                   {level: 1, may: []string{"protocol"}, pure: true},
@@ -82,11 +98,23 @@ func house() map[string]room {
 		journal:                {level: 2, may: []string{segment, hotdir, batch, disk}},
 		session:                {level: 2, may: []string{segment, batch}, pure: true},
 		intake:                 {level: 3, may: []string{recovery, session, segment, hotdir, batch, disk}},
-		wal:                    {level: 4, may: []string{intake, recovery, journal, session, segment, hotdir, memory, handles, batch, disk}},
+		excerpt:                {level: 2, may: []string{segment, batch}},
+		volume:                 {level: 3, may: []string{extents, recovery, segment, hotdir, memory, handles, batch, disk}},
+		space:                  {level: 1, may: []string{disk}},
+		after:                  {level: 3, may: []string{journal, hotdir, disk}},
+		wal:                    {level: 4, may: []string{volume, space, after, intake, excerpt, extents, recovery, journal, session, segment, hotdir, memory, handles, batch, disk}},
 		"storage/warm":         {level: 2, may: []string{batch}},
-		"storage/cold":         {level: 2, may: []string{segment, batch, disk}},
-		"storage/cold/drivers": {level: 3, may: []string{"storage/cold"}},
-		"storage":              {level: 5, may: []string{wal, journal, session, hotdir, "storage/warm", "storage/cold", segment, batch, disk}},
+		"storage/cold/keys":    {level: 1, may: []string{catalog}, pure: true},
+		"storage/cold/plan":    {level: 0, pure: true},
+		"storage/cold/bundle":  {level: 0},
+		"storage/cold/folder":  {level: 1, may: []string{disk}},
+		"storage/cold/export":  {level: 5, may: []string{"storage/cold", "storage/cold/keys", "storage/cold/plan", "storage/cold/bundle", excerpt, segment}, tests: []string{wal, hotdir, disk, batch}},
+		"storage/cold":         {level: 2, may: []string{"storage/cold/folder", "storage/cold/keys", segment, batch, disk}},
+		"storage/cold/upkeep":  {level: 2, may: []string{catalog, "storage/cold/keys"}, tests: []string{state}, pure: true},
+		"storage/cold/keeper":  {level: 3, may: []string{"storage/cold", "storage/cold/upkeep", "storage/cold/keys", catalog, segment, batch, disk}, tests: []string{state}},
+		"storage/cold/drivers": {level: 3, may: []string{"storage/cold"}, tests: []string{"integration/objects"}},
+		"storage/cold/fetch":   {level: 4, may: []string{"storage/cold", "storage/cold/keys", catalog, recovery, segment, hotdir, memory, batch, disk}, tests: []string{"storage/cold/drivers", "integration/objects"}},
+		"storage":              {level: 5, may: []string{wal, journal, session, hotdir, "storage/warm", "storage/cold/fetch", "storage/cold", segment, batch, disk}},
 		"cluster/founding":     {level: 1, may: []string{state}, pure: true},
 		"cluster/plan":         {level: 1, may: []string{state}, pure: true},
 		"cluster/peer":         {level: 1, may: []string{state, walk}},
@@ -112,8 +140,9 @@ func house() map[string]room {
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
 		node:                   {level: 10, may: []string{fail, "cmd/danube/settings", "broker", "storage", disk, state}},
 		"cmd/danube":           {level: 11, may: []string{node, pipe, offline, view, terminal, fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
-		"integration":          {level: 10, may: []string{"broker", "client", "integration/history", "protocol", batch}},
+		"integration":          {level: 10, may: []string{"broker", "client", "integration/history", "integration/objects", "protocol", batch}},
 		"integration/history":  {level: 0},
+		"integration/objects":  {level: 0},
 		"integration/planted":  {level: 0},
 	}
 }
