@@ -36,10 +36,10 @@ func (s *State) copyRange(e *RangeCopy) error {
 		if adds {
 			stores = sortedStores(append(stores, e.Add))
 		}
-		if !slices.ContainsFunc(stores, s.present) {
+		if !slices.ContainsFunc(stores, s.present) && !p.Catalog.Covers(max(r.Start, e.From), min(r.End, e.To)) {
 			return refuse(ErrConflict, "no store would hold [%d, %d)", r.Start, r.End)
 		}
-		list = spliceRange(list, r, OffsetRange{e.From, e.To}, func(mid *Range) { mid.Stores = stores })
+		list = spliceRange(list, r, OffsetRange{Start: e.From, End: e.To}, func(mid *Range) { mid.Stores = stores })
 	}
 	p.Ranges = list
 	s.put(p)
@@ -68,7 +68,7 @@ func (s *State) restoreRange(c *RestoreRange) error {
 	if n := len(c.Superseded); n > 0 && (c.Superseded[0].Start < c.From || c.Superseded[n-1].End > c.End) {
 		return refuse(ErrInvalid, "superseded offsets outside of [%d, %d)", c.From, c.End)
 	}
-	if c.From < c.End && len(c.Stores) == 0 {
+	if len(c.Stores) == 0 && !p.Catalog.Covers(c.From, c.End) {
 		return refuse(ErrInvalid, "no store holds [%d, %d)", c.From, c.End)
 	}
 	if p.restored(c) {
@@ -77,13 +77,16 @@ func (s *State) restoreRange(c *RestoreRange) error {
 	if i := slices.IndexFunc(c.Stores, func(id StoreID) bool { return !s.present(id) }); i >= 0 {
 		return refuse(ErrConflict, "store %s is lost, removed or unknown", c.Stores[i])
 	}
+	if !c.Adopt && p.Catalog.Room(c.End) < c.To {
+		return refuse(ErrConflict, "the catalog covers offsets of [%d, %d)", c.End, c.To)
+	}
 	if p.Ranges, err = c.splice(p.Ranges); err != nil {
 		return err
 	}
 	p.Superseded = p.Superseded.Union(c.Superseded)
 	pass := c.Superseded
 	if c.End < c.To && !c.Adopt {
-		pass = pass.Union(Offsets{{c.End, c.To}})
+		pass = pass.Union(Offsets{{Start: c.End, End: c.To}})
 	}
 	s.pass(&p, pass)
 	s.put(p)
@@ -107,7 +110,7 @@ func (p *Partition) restored(c *RestoreRange) bool {
 			return false
 		}
 	}
-	return at >= c.End && slices.Equal(p.Superseded.Union(c.Superseded.from(p.LogStart)), p.Superseded)
+	return at >= c.End && slices.Equal(p.Superseded.Union(c.Superseded.From(p.LogStart)), p.Superseded)
 }
 
 // away is the status of what c takes back.
@@ -145,7 +148,7 @@ func (c *RestoreRange) splice(old []Range) ([]Range, error) {
 		if back.Doubt = doubtLeft(old, &r); r.Status != RangeSealed {
 			back.Stores = sortedStores(slices.Clone(c.Stores))
 		}
-		back.Status, back.Accepted, back.Tail = RangeSealed, false, false
+		back.Status, back.Accepted, back.Tail, back.Exporter = RangeSealed, false, false, Owner{}
 		list = appendRange(list, back)
 	}
 	rest := c.To

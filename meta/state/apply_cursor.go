@@ -1,9 +1,6 @@
 package state
 
-import (
-	"reflect"
-	"slices"
-)
+import "slices"
 
 func (c *CreateSubscription) apply(s *State) Result {
 	if err := CheckName("subscription", c.Name); err != nil {
@@ -16,14 +13,14 @@ func (c *CreateSubscription) apply(s *State) Result {
 	if t == nil {
 		return Result{Err: refuse(ErrNotFound, "no topic with id %s", c.Topic)}
 	}
-	if err := c.Options.check(); err != nil {
+	if err := invalid(c.Options.Check()); err != nil {
 		return Result{Err: err}
 	}
 	if old := s.Subscription(c.Topic, c.Name); old != nil {
 		if old.Type != c.Type {
 			return Result{Err: refuse(ErrExists, "subscription %s exists: type is %s, not %s", c.Name, old.Type, c.Type)}
 		}
-		if !old.Options.equal(c.Options) {
+		if !old.Options.Equal(c.Options) {
 			return Result{Err: refuse(ErrExists, "subscription %s exists with other options", c.Name)}
 		}
 		return Result{Subscription: old.ID}
@@ -36,8 +33,8 @@ func (c *CreateSubscription) apply(s *State) Result {
 		Start: c.Start, Cursors: s.cursorsAt(t.ID, c.Start),
 	}
 	s.nextSub++
-	s.subs.set(n.ID, n)
-	s.subNames.set(subKey{c.Topic, c.Name}, n.ID)
+	s.subs.Set(n.ID, n)
+	s.subNames.Set(subKey{c.Topic, c.Name}, n.ID)
 	return Result{Subscription: n.ID, Created: true}
 }
 
@@ -51,7 +48,7 @@ func (s *State) cursorsAt(topic TopicID, start []uint64) []Cursor {
 
 // cursorAt returns a cursor that begins at start. Superseded offsets count as acknowledged from the beginning (R15).
 func (p *Partition) cursorAt(start uint64) (c Cursor) {
-	c.Prefix, c.Acked = p.Superseded.from(start).fold(start)
+	c.Prefix, c.Acked = p.Superseded.From(start).Fold(start)
 	return c
 }
 
@@ -72,37 +69,17 @@ func aboveCeiling(start uint64, p *Partition) error {
 	return refuse(ErrInvalid, "start position %d of partition %d lies above the ceiling %d", start, p.Number, p.Ceiling)
 }
 
-func (o SubscriptionOptions) check() error {
-	if o.AckTimeout < 0 || o.BackoffBase < 0 || o.BackoffCap < 0 || o.Poison > PoisonDrop {
-		return refuse(ErrInvalid, "subscription options out of bounds")
-	}
-	if o.DeadLetter != "" {
-		if _, _, err := SplitTopic(o.DeadLetter); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (o SubscriptionOptions) equal(p SubscriptionOptions) bool {
-	if !slices.Equal(o.KeyFilters, p.KeyFilters) {
-		return false
-	}
-	o.KeyFilters, p.KeyFilters = nil, nil
-	return reflect.DeepEqual(o, p)
-}
-
 func (c *SetSubscription) apply(s *State) Result {
 	old := s.SubscriptionByID(c.Subscription)
 	if old == nil {
 		return Result{Err: refuse(ErrNotFound, "no subscription %d", c.Subscription)}
 	}
-	if err := c.Options.check(); err != nil {
+	if err := invalid(c.Options.Check()); err != nil {
 		return Result{Err: err}
 	}
 	n := *old
 	n.Options = c.Options
-	s.subs.set(n.ID, &n)
+	s.subs.Set(n.ID, &n)
 	return Result{}
 }
 
@@ -114,8 +91,8 @@ func (c *DeleteSubscription) apply(s *State) Result {
 }
 
 func (s *State) deleteSubscription(sub *Subscription) {
-	s.subs.delete(sub.ID)
-	s.subNames.delete(subKey{sub.Topic, sub.Name})
+	s.subs.Delete(sub.ID)
+	s.subNames.Delete(subKey{sub.Topic, sub.Name})
 }
 
 func (c *ResetSubscription) apply(s *State) Result {
@@ -126,7 +103,7 @@ func (c *ResetSubscription) apply(s *State) Result {
 	n := *old
 	n.Start, n.Cursors = slices.Clone(old.Start), slices.Clone(old.Cursors)
 	r := each(len(c.Entries), func(i int) error { return s.resetCursor(&n, &c.Entries[i]) })
-	s.subs.set(n.ID, &n)
+	s.subs.Set(n.ID, &n)
 	return r
 }
 
@@ -206,18 +183,18 @@ func (c *Cursor) cumulative(prefix uint64, ranges []Range) Offsets {
 		if r.Status != RangeOrphaned || r.End <= from || r.Start >= prefix {
 			continue
 		}
-		out = out.extend(OffsetRange{from, max(from, r.Start)})
+		out = out.Extend(OffsetRange{Start: from, End: max(from, r.Start)})
 		from = min(r.End, prefix)
 	}
-	return out.extend(OffsetRange{from, prefix})
+	return out.Extend(OffsetRange{Start: from, End: prefix})
 }
 
 // move returns the cursor with what d adds. A delivery count only grows; the latest due time wins.
 func (c *Cursor) move(d *CursorDelta) Cursor {
 	n := Cursor{Generation: c.Generation}
-	n.Prefix, n.Acked = c.Acked.Union(d.Acked).fold(c.Prefix)
-	n.Counts = c.Counts.merge(d.Counts, &n, func(old, new uint64) uint64 { return max(old, new) })
-	n.Due = c.Due.merge(d.Due, &n, func(_, new uint64) uint64 { return new })
+	n.Prefix, n.Acked = c.Acked.Union(d.Acked).Fold(c.Prefix)
+	n.Counts = c.Counts.Merge(d.Counts, n.Acknowledged, func(old, new uint64) uint64 { return max(old, new) })
+	n.Due = c.Due.Merge(d.Due, n.Acknowledged, func(_, new uint64) uint64 { return new })
 	return n
 }
 
@@ -225,12 +202,12 @@ func (s *State) setCursor(sub *Subscription, partition uint32, c Cursor) {
 	n := *sub
 	n.Cursors = slices.Clone(sub.Cursors)
 	n.Cursors[partition] = c
-	s.subs.set(n.ID, &n)
+	s.subs.Set(n.ID, &n)
 }
 
 // passGap lets every subscription pass over [from, to) of p: nothing is there, or it is lost (R18).
 func (s *State) passGap(p *Partition, from, to uint64) {
-	s.pass(p, Offsets(nil).extend(OffsetRange{from, to}))
+	s.pass(p, Offsets(nil).Extend(OffsetRange{Start: from, End: to}))
 }
 
 // pass lets every subscription pass over offsets of p.

@@ -16,7 +16,7 @@ func (c *LoseStore) apply(s *State) Result {
 	n.Status = StoreLost
 	s.setStore(&n)
 	for p := range s.holding(n.ID) {
-		if ranges, changed := s.orphan(p.Ranges, n.ID); changed {
+		if ranges, changed := s.orphan(p, n.ID); changed {
 			q := *p
 			q.Ranges = ranges
 			s.put(q)
@@ -43,13 +43,19 @@ func (s *State) holding(store StoreID) func(yield func(*Partition) bool) {
 	}
 }
 
-// orphan makes each sealed range ORPHANED whose last present holder was the store.
-func (s *State) orphan(old []Range, store StoreID) (list []Range, changed bool) {
-	for _, r := range old {
-		if r.Status == RangeSealed && slices.Contains(r.Stores, store) && !slices.ContainsFunc(r.Stores, s.present) {
-			r.Status, changed = RangeOrphaned, true
+// orphan makes each sealed range ORPHANED whose last present holder was the store, as far as the catalog does not have it.
+func (s *State) orphan(p *Partition, store StoreID) (list []Range, changed bool) {
+	for _, r := range p.Ranges {
+		if r.Status != RangeSealed || !slices.Contains(r.Stores, store) || slices.ContainsFunc(r.Stores, s.present) {
+			list = appendRange(list, r)
+			continue
 		}
-		list = appendRange(list, r)
+		for _, piece := range p.pieces(r) {
+			if !p.Catalog.Covers(piece.Start, piece.End) {
+				piece.Status, changed = RangeOrphaned, true
+			}
+			list = appendRange(list, piece)
+		}
 	}
 	return list, changed
 }
@@ -62,7 +68,7 @@ func (c *RemoveStore) apply(s *State) Result {
 	if st.Status == StoreRemoved {
 		return Result{}
 	}
-	for p := range values(s.partitions.all()) {
+	for p := range values(s.partitions.All()) {
 		if err := s.needs(p, c); err != nil {
 			return Result{Err: err}
 		}
@@ -91,25 +97,31 @@ func (s *State) needs(p *Partition, c *RemoveStore) error {
 		return refuse(ErrConflict, "%s:%d is moving to it", t.Name, p.Number)
 	}
 	for i := range p.Ranges {
-		r := &p.Ranges[i]
+		r := p.Ranges[i]
 		if !slices.Contains(r.Stores, c.Store) {
 			continue
 		}
 		if r.Status == RangeOpen {
 			return refuse(ErrConflict, "%s:%d is being taken over from it", t.Name, p.Number)
 		}
-		if left := s.without(r, c.Store); !c.Lose && left.Status != r.Status {
-			return refuse(ErrConflict, "it has the only copy of offsets %d to %d of %s:%d", r.Start, r.End-1, t.Name, p.Number)
+		for _, piece := range p.pieces(r) {
+			if left := s.without(p, piece, c.Store); !c.Lose && left.Status != piece.Status {
+				return refuse(ErrConflict, "it has the only copy of offsets %d to %d of %s:%d", piece.Start, piece.End-1, t.Name, p.Number)
+			}
 		}
 	}
 	return nil
 }
 
-// without returns r when a store does not hold it any more.
-func (s *State) without(r *Range, store StoreID) Range {
-	left := *r
+// without returns r, a piece of a range of p, when a store does not hold it any more.
+func (s *State) without(p *Partition, r Range, store StoreID) Range {
+	left := r
 	left.Stores = slices.DeleteFunc(slices.Clone(r.Stores), func(id StoreID) bool { return id == store })
+	if r.Exporter.Store == store {
+		left.Exporter = Owner{}
+	}
 	switch {
+	case r.Status == RangeSealed && p.Catalog.Covers(r.Start, r.End):
 	case len(left.Stores) == 0:
 		// A store is removed with what lies only there by somebody who said so, and who gives it up with that.
 		left.Status, left.Accepted, left.Tail, left.Doubt = RangeLost, r.Status != RangeLost || r.Accepted, false, 0
@@ -124,14 +136,17 @@ func (s *State) strike(p Partition, store StoreID) {
 	var list []Range
 	var lost Offsets
 	for _, r := range p.Ranges {
-		if slices.Contains(r.Stores, store) {
-			left := s.without(&r, store)
-			if left.Status == RangeLost && r.Status != RangeLost {
-				lost = lost.extend(OffsetRange{r.Start, r.End})
-			}
-			r = left
+		if !slices.Contains(r.Stores, store) {
+			list = appendRange(list, r)
+			continue
 		}
-		list = appendRange(list, r)
+		for _, piece := range p.pieces(r) {
+			left := s.without(&p, piece, store)
+			if left.Status == RangeLost && r.Status != RangeLost {
+				lost = lost.Extend(OffsetRange{Start: left.Start, End: left.End})
+			}
+			list = appendRange(list, left)
+		}
 	}
 	p.Ranges = list
 	s.pass(&p, lost)

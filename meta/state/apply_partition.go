@@ -1,6 +1,10 @@
 package state
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/danubemq/danube/meta/catalog"
+)
 
 // Commands about partitions: who opens one, under which epoch, and what is known of its offsets.
 
@@ -26,9 +30,11 @@ func (s *State) put(p Partition) {
 	if old == nil || old.differs(&p) {
 		s.decide(&p)
 	}
-	s.count(old, -1)
-	s.count(&p, 1)
-	s.partitions.set(key, &p)
+	if old == nil || old.home() != p.home() {
+		s.count(old, -1)
+		s.count(&p, 1)
+	}
+	s.partitions.Set(key, &p)
 }
 
 // begin opens p's epoch, which is its new one already, for owner at start. The ceiling never falls (R3).
@@ -124,16 +130,21 @@ func (s *State) sealForOpen(p *Partition, owner Owner, e PartitionOpen) (uint64,
 	if e.End < open.Start || e.End > p.Ceiling {
 		return 0, refuse(ErrInvalid, "end %d lies outside of the epoch, [%d, %d)", e.End, open.Start, p.Ceiling)
 	}
+	if covered := p.Catalog.Gap(open.Start); e.End < covered {
+		return 0, refuse(ErrInvalid, "end %d lies below %d, up to where the catalog has the epoch", e.End, covered)
+	}
 	if e.Tail <= TailGap && e.End < p.Floor {
 		return 0, refuse(ErrInvalid, "end %d lies below the acknowledged end %d", e.End, p.Floor)
 	}
 	stores := open.Stores
 	if !slices.Contains(stores, owner.Store) {
 		// What the old disk holds above the end is unknown, and nobody but an operator gives it up (R2, R15).
-		if e.Tail != TailOrphaned && (e.Tail != TailGap || open.Lowest <= LevelLocal) {
+		if e.Tail != TailOrphaned && (e.Tail != TailGap || open.Lowest <= LevelLocal || p.Anew) {
 			return 0, refuse(ErrInvalid, "another store opens at the ceiling and leaves an orphaned range")
 		}
-		stores = []StoreID{owner.Store}
+		if !p.Catalog.Covers(open.Start, e.End) {
+			stores = []StoreID{owner.Store}
+		}
 	}
 	p.Ranges = sealRange(p.Ranges, e.End, stores)
 	if p.Anew && slices.Contains(open.Stores, owner.Store) {
@@ -215,6 +226,9 @@ func (s *State) update(e PartitionUpdate) error {
 			return err
 		}
 	}
+	if e.LogStart > 0 {
+		s.trim(&p, p.LogStart, catalog.Garbage{Since: e.At, Reason: catalog.Expired})
+	}
 	s.put(p)
 	return nil
 }
@@ -225,7 +239,11 @@ func (p *Partition) seal(end uint64) error {
 		return refuse(ErrInvalid, "end %d lies outside of [%d, %d]", end, p.Floor, p.Ceiling)
 	}
 	if p.Level != LevelNone {
-		p.Ranges = sealRange(p.Ranges, end, p.OpenRange().Stores)
+		open := p.OpenRange()
+		if covered := p.Catalog.Gap(open.Start); end < covered {
+			return refuse(ErrInvalid, "end %d lies below %d, up to where the catalog has the epoch", end, covered)
+		}
+		p.Ranges = sealRange(p.Ranges, end, open.Stores)
 	}
 	p.State, p.Floor = Closed, end
 	p.Target, p.Move = Owner{}, 0
@@ -241,7 +259,7 @@ func (p *Partition) advanceLogStart(to uint64) error {
 			return refuse(ErrOrphaned, "range [%d, %d) is orphaned", r.Start, r.End)
 		}
 	}
-	p.LogStart, p.Ranges, p.Superseded = to, trimRanges(p.Ranges, to), p.Superseded.from(to)
+	p.LogStart, p.Ranges, p.Superseded = to, trimRanges(p.Ranges, to), p.Superseded.From(to)
 	return nil
 }
 

@@ -69,7 +69,7 @@ func (c *SetStore) apply(s *State) Result {
 }
 
 func (s *State) setStore(n *Store) {
-	s.stores.set(n.ID, n)
+	s.stores.Set(n.ID, n)
 	s.decideAll()
 }
 
@@ -99,7 +99,7 @@ func (c *NewHistory) apply(s *State) Result {
 	// What the histories before gave out after the state that this one goes on from is not known here (R22).
 	first := uint64(c.History) << 32
 	s.nextIncarnation, s.nextSub = max(s.nextIncarnation, first), max(s.nextSub, first)
-	for p := range values(s.freeze().partitions.all()) {
+	for p := range values(s.freeze().partitions.All()) {
 		s.renew(*p)
 	}
 	return Result{}
@@ -117,7 +117,7 @@ func (c *CreateNamespace) apply(s *State) Result {
 		}
 		return Result{}
 	}
-	s.namespaces.set(c.Name, &Namespace{Name: c.Name, Limits: c.Limits})
+	s.namespaces.Set(c.Name, &Namespace{Name: c.Name, Limits: c.Limits})
 	return Result{Created: true}
 }
 
@@ -125,7 +125,7 @@ func (c *SetNamespace) apply(s *State) Result {
 	if s.Namespace(c.Name) == nil {
 		return Result{Err: refuse(ErrNotFound, "no namespace %.300q", c.Name)}
 	}
-	s.namespaces.set(c.Name, &Namespace{Name: c.Name, Limits: c.Limits})
+	s.namespaces.Set(c.Name, &Namespace{Name: c.Name, Limits: c.Limits})
 	return Result{}
 }
 
@@ -136,6 +136,6 @@ func (c *DeleteNamespace) apply(s *State) Result {
 	for t := range s.Topics("/" + c.Name + "/") {
 		return Result{Err: refuse(ErrConflict, "namespace %s still has topics, %s among them", c.Name, t.Name)}
 	}
-	s.namespaces.delete(c.Name)
+	s.namespaces.Delete(c.Name)
 	return Result{}
 }

@@ -1,17 +1,13 @@
 package state
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "slices"
 
 func (c *CreateTopic) apply(s *State) Result {
 	if err := c.check(s); err != nil {
 		return Result{Err: err}
 	}
 	if t := s.Topic(c.Name); t != nil {
-		if d := t.Settings.difference(c.Settings); d != "" {
+		if d := t.Settings.Difference(c.Settings); d != "" {
 			return Result{Err: refuse(ErrExists, "topic %s exists with other settings: %s", c.Name, d), Topic: t.ID}
 		}
 		return Result{Topic: t.ID}
@@ -19,8 +15,8 @@ func (c *CreateTopic) apply(s *State) Result {
 	if s.TopicByID(c.ID) != nil {
 		return Result{Err: refuse(ErrConflict, "topic id %s is taken", c.ID)}
 	}
-	s.topics.set(c.ID, &Topic{ID: c.ID, Name: c.Name, Settings: c.Settings, CreatedAt: c.At})
-	s.names.set(c.Name, c.ID)
+	s.topics.Set(c.ID, &Topic{ID: c.ID, Name: c.Name, Settings: c.Settings, CreatedAt: c.At})
+	s.names.Set(c.Name, c.ID)
 	for n := range c.Settings.Partitions {
 		p := &Partition{Topic: c.ID, Number: n, Level: c.Settings.Durability}
 		if c.Owners != nil {
@@ -44,7 +40,7 @@ func (c *CreateTopic) check(s *State) error {
 	if c.ID == (TopicID{}) {
 		return refuse(ErrInvalid, "topic id is zero")
 	}
-	if err := c.Settings.check(); err != nil {
+	if err := invalid(c.Settings.Check()); err != nil {
 		return err
 	}
 	if c.Owners != nil && len(c.Owners) != int(c.Settings.Partitions) {
@@ -58,42 +54,12 @@ func (c *CreateTopic) check(s *State) error {
 	return nil
 }
 
-func (t TopicSettings) check() error {
-	if t.Partitions < 1 || t.Partitions > MaxPartitions {
-		return refuse(ErrInvalid, "%d partitions; 1 to %d are allowed", t.Partitions, MaxPartitions)
-	}
-	if t.Durability > LevelObject || t.Reliable != (t.Durability != LevelNone) {
-		return refuse(ErrInvalid, "durability %s for a topic that is reliable=%t", t.Durability, t.Reliable)
-	}
-	if t.RetentionTime < 0 {
-		return refuse(ErrInvalid, "negative retention time")
-	}
-	return nil
-}
-
-// difference names each setting in which want differs from what is there, "" if none does.
-func (t TopicSettings) difference(want TopicSettings) string {
-	var d []string
-	add := func(what string, has, wants any) {
-		if has != wants {
-			d = append(d, fmt.Sprintf("%s is %v, not %v", what, has, wants))
-		}
-	}
-	add("partitions", t.Partitions, want.Partitions)
-	add("reliable", t.Reliable, want.Reliable)
-	add("durability", t.Durability, want.Durability)
-	add("retention time", t.RetentionTime, want.RetentionTime)
-	add("retention bytes", t.RetentionBytes, want.RetentionBytes)
-	add("limits", t.Limits, want.Limits)
-	return strings.Join(d, ", ")
-}
-
 func (c *SetTopic) apply(s *State) Result {
 	t := s.liveTopic(c.ID)
 	if t == nil {
 		return Result{Err: refuse(ErrNotFound, "no topic with id %s", c.ID)}
 	}
-	if err := c.Settings.check(); err != nil {
+	if err := invalid(c.Settings.Check()); err != nil {
 		return Result{Err: err}
 	}
 	if c.Settings.Partitions != t.Settings.Partitions || c.Settings.Reliable != t.Settings.Reliable {
@@ -101,7 +67,7 @@ func (c *SetTopic) apply(s *State) Result {
 	}
 	n := *t
 	n.Settings = c.Settings
-	s.topics.set(n.ID, &n)
+	s.topics.Set(n.ID, &n)
 	if n.Settings.Durability != t.Settings.Durability {
 		for i := range n.Settings.Partitions {
 			s.setLevel(partitionKey{n.ID, i}, n.Settings.Durability)
@@ -122,12 +88,12 @@ func (c *DeleteTopic) apply(s *State) Result {
 		p := *s.Partition(t.ID, i)
 		s.count(&p, -1)
 		s.decide(&p)
-		s.partitions.set(partitionKey{t.ID, i}, &p)
+		s.partitions.Set(partitionKey{t.ID, i}, &p)
 	}
 	n := *t
 	n.DeletedAt = max(1, c.At)
-	s.topics.set(n.ID, &n)
-	s.names.delete(n.Name)
+	s.topics.Set(n.ID, &n)
+	s.names.Delete(n.Name)
 	return Result{}
 }
 
@@ -143,25 +109,25 @@ func (c *PurgeTopic) apply(s *State) Result {
 	return Result{}
 }
 
-// purge strikes a store from a tombstone, which goes with the last one.
+// purge strikes a store from a tombstone, which goes with the last one and the last catalog.
 func (s *State) purge(t *Topic, store StoreID) {
 	left := false
 	for i := range t.Settings.Partitions {
 		key := partitionKey{t.ID, i}
 		p := *s.Partition(t.ID, i)
 		p.Ranges = strikeStore(p.Ranges, store)
-		left = left || len(p.Ranges) > 0
-		s.partitions.set(key, &p)
+		left = left || len(p.Ranges) > 0 || p.Catalog != nil
+		s.partitions.Set(key, &p)
 	}
 	if left {
 		return
 	}
 	for i := range t.Settings.Partitions {
 		key := partitionKey{t.ID, i}
-		s.decisions.delete(decision{s.Partition(t.ID, i).decided, key})
-		s.partitions.delete(key)
+		s.decisions.Delete(decision{s.Partition(t.ID, i).decided, key})
+		s.partitions.Delete(key)
 	}
-	s.topics.delete(t.ID)
+	s.topics.Delete(t.ID)
 }
 
 // liveTopic returns a topic that is not deleted, or nil.

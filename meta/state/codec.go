@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"reflect"
+	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -22,129 +24,60 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// The kinds of commands, append-only. A number is never used for anything else.
-const (
-	kindInitCluster uint8 = iota + 1
-	kindRegisterStore
-	kindSetStore
-	kindCreateNamespace
-	kindSetNamespace
-	kindDeleteNamespace
-	kindCreateTopic
-	kindSetTopic
-	kindDeleteTopic
-	kindPurgeTopic
-	kindOpenPartitions
-	kindUpdatePartitions
-	kindMarkRanges
-	kindCreateSubscription
-	kindSetSubscription
-	kindDeleteSubscription
-	kindResetSubscription
-	kindMoveCursors
-	kindLoseStore
-	kindRemoveStore
-	kindGrantPartitions
-	kindMovePartitions
-	kindAbortMoves
-	kindHandOver
-	kindCopyRanges
-	kindRestoreRange
-	kindNewHistory
-	kindTick
-)
+// kinds returns the type of every command at its number. It is append-only: a number is never used for anything else.
+func kinds() []reflect.Type {
+	return []reflect.Type{
+		1:  reflect.TypeFor[InitCluster](),
+		2:  reflect.TypeFor[RegisterStore](),
+		3:  reflect.TypeFor[SetStore](),
+		4:  reflect.TypeFor[CreateNamespace](),
+		5:  reflect.TypeFor[SetNamespace](),
+		6:  reflect.TypeFor[DeleteNamespace](),
+		7:  reflect.TypeFor[CreateTopic](),
+		8:  reflect.TypeFor[SetTopic](),
+		9:  reflect.TypeFor[DeleteTopic](),
+		10: reflect.TypeFor[PurgeTopic](),
+		11: reflect.TypeFor[OpenPartitions](),
+		12: reflect.TypeFor[UpdatePartitions](),
+		13: reflect.TypeFor[MarkRanges](),
+		14: reflect.TypeFor[CreateSubscription](),
+		15: reflect.TypeFor[SetSubscription](),
+		16: reflect.TypeFor[DeleteSubscription](),
+		17: reflect.TypeFor[ResetSubscription](),
+		18: reflect.TypeFor[MoveCursors](),
+		19: reflect.TypeFor[LoseStore](),
+		20: reflect.TypeFor[RemoveStore](),
+		21: reflect.TypeFor[GrantPartitions](),
+		22: reflect.TypeFor[MovePartitions](),
+		23: reflect.TypeFor[AbortMoves](),
+		24: reflect.TypeFor[HandOver](),
+		25: reflect.TypeFor[CopyRanges](),
+		26: reflect.TypeFor[RestoreRange](),
+		27: reflect.TypeFor[NewHistory](),
+		28: reflect.TypeFor[Tick](),
+		29: reflect.TypeFor[CommitSegments](),
+		30: reflect.TypeFor[GrantExports](),
+		31: reflect.TypeFor[SwapSegments](),
+		32: reflect.TypeFor[PageCatalog](),
+		33: reflect.TypeFor[UnpageCatalog](),
+		34: reflect.TypeFor[CondemnTopic](),
+		35: reflect.TypeFor[CondemnPage](),
+		36: reflect.TypeFor[CondemnObjects](),
+		37: reflect.TypeFor[ForgetObjects](),
+		38: reflect.TypeFor[EndAudit](),
+	}
+}
 
 // newCommand returns an empty command of a kind, nil if this release knows none.
 func newCommand(kind uint8) Command {
-	switch kind {
-	case kindInitCluster:
-		return new(InitCluster)
-	case kindRegisterStore:
-		return new(RegisterStore)
-	case kindSetStore:
-		return new(SetStore)
-	case kindCreateNamespace:
-		return new(CreateNamespace)
-	case kindSetNamespace:
-		return new(SetNamespace)
-	case kindDeleteNamespace:
-		return new(DeleteNamespace)
-	case kindCreateTopic:
-		return new(CreateTopic)
-	case kindSetTopic:
-		return new(SetTopic)
-	case kindDeleteTopic:
-		return new(DeleteTopic)
-	case kindPurgeTopic:
-		return new(PurgeTopic)
-	case kindOpenPartitions:
-		return new(OpenPartitions)
-	case kindUpdatePartitions:
-		return new(UpdatePartitions)
-	case kindMarkRanges:
-		return new(MarkRanges)
-	case kindCreateSubscription:
-		return new(CreateSubscription)
-	case kindSetSubscription:
-		return new(SetSubscription)
-	case kindDeleteSubscription:
-		return new(DeleteSubscription)
-	case kindResetSubscription:
-		return new(ResetSubscription)
-	case kindMoveCursors:
-		return new(MoveCursors)
-	case kindLoseStore:
-		return new(LoseStore)
-	case kindRemoveStore:
-		return new(RemoveStore)
-	case kindGrantPartitions:
-		return new(GrantPartitions)
-	case kindMovePartitions:
-		return new(MovePartitions)
-	case kindAbortMoves:
-		return new(AbortMoves)
-	case kindHandOver:
-		return new(HandOver)
-	case kindCopyRanges:
-		return new(CopyRanges)
-	case kindRestoreRange:
-		return new(RestoreRange)
-	case kindNewHistory:
-		return new(NewHistory)
-	case kindTick:
-		return new(Tick)
+	known := kinds()
+	if kind == 0 || int(kind) >= len(known) {
+		return nil
 	}
-	return nil
+	return reflect.New(known[kind]).Interface().(Command)
 }
 
-func (*InitCluster) kind() uint8        { return kindInitCluster }
-func (*RegisterStore) kind() uint8      { return kindRegisterStore }
-func (*SetStore) kind() uint8           { return kindSetStore }
-func (*CreateNamespace) kind() uint8    { return kindCreateNamespace }
-func (*SetNamespace) kind() uint8       { return kindSetNamespace }
-func (*DeleteNamespace) kind() uint8    { return kindDeleteNamespace }
-func (*CreateTopic) kind() uint8        { return kindCreateTopic }
-func (*SetTopic) kind() uint8           { return kindSetTopic }
-func (*DeleteTopic) kind() uint8        { return kindDeleteTopic }
-func (*PurgeTopic) kind() uint8         { return kindPurgeTopic }
-func (*OpenPartitions) kind() uint8     { return kindOpenPartitions }
-func (*UpdatePartitions) kind() uint8   { return kindUpdatePartitions }
-func (*MarkRanges) kind() uint8         { return kindMarkRanges }
-func (*CreateSubscription) kind() uint8 { return kindCreateSubscription }
-func (*SetSubscription) kind() uint8    { return kindSetSubscription }
-func (*DeleteSubscription) kind() uint8 { return kindDeleteSubscription }
-func (*ResetSubscription) kind() uint8  { return kindResetSubscription }
-func (*MoveCursors) kind() uint8        { return kindMoveCursors }
-func (*LoseStore) kind() uint8          { return kindLoseStore }
-func (*RemoveStore) kind() uint8        { return kindRemoveStore }
-func (*GrantPartitions) kind() uint8    { return kindGrantPartitions }
-func (*MovePartitions) kind() uint8     { return kindMovePartitions }
-func (*AbortMoves) kind() uint8         { return kindAbortMoves }
-func (*HandOver) kind() uint8           { return kindHandOver }
-func (*CopyRanges) kind() uint8         { return kindCopyRanges }
-func (*RestoreRange) kind() uint8       { return kindRestoreRange }
-func (*NewHistory) kind() uint8         { return kindNewHistory }
-func (*Tick) kind() uint8               { return kindTick }
+func kindOf(c Command) uint8 { return uint8(slices.Index(kinds(), reflect.TypeOf(c).Elem())) }
 
 // Encode returns the bytes of a command, or ErrTooLarge.
 func Encode(c Command) ([]byte, error) {
@@ -156,7 +89,7 @@ func Encode(c Command) ([]byte, error) {
 	if len(b) > MaxCommand {
 		return nil, fmt.Errorf("%w: %T of %d bytes", ErrTooLarge, c, len(b))
 	}
-	b[0], b[1] = commandVersion, c.kind()
+	b[0], b[1] = commandVersion, kindOf(c)
 	binary.LittleEndian.PutUint32(b[2:], commandCRC(b))
 	return b, nil
 }

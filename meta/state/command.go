@@ -1,19 +1,24 @@
 package state
 
+import (
+	"github.com/danubemq/danube/meta/offsets"
+	"github.com/danubemq/danube/meta/settings"
+)
+
 // Bounds that every broker must agree on; they are part of the format.
 const (
 	// MaxCommand bounds an encoded command, in bytes: larger Raft entries delay heartbeats.
 	MaxCommand = 512 << 10
 	// MaxPartitions bounds the partitions of a topic.
-	MaxPartitions = 1024
+	MaxPartitions = settings.MaxPartitions
 	// MaxNameBytes bounds each part of a name.
-	MaxNameBytes = 255
+	MaxNameBytes = settings.MaxNameBytes
 	// MaxCursorRanges bounds the acknowledged ranges above a cursor's prefix; a broker pauses delivery well before.
-	MaxCursorRanges = 1 << 20
+	MaxCursorRanges = offsets.MaxRanges
 	// OpenCeiling is how many offsets an owner may assign before it extends the ceiling for the first time (R3).
 	OpenCeiling = 1000
 	// maxOffset keeps sums of offsets and counts far from overflow.
-	maxOffset = 1 << 62
+	maxOffset = offsets.Max
 )
 
 // Command is one decision. Each is a compare-and-set: applying it twice does it once. Batched commands are checked and
@@ -21,7 +26,6 @@ const (
 type Command interface {
 	// apply carries the command out on s, or refuses.
 	apply(s *State) Result
-	kind() uint8
 }
 
 // Result answers a command. Refusals are interfaces, so an encoder passes them over: who sends a Result sends them beside it.
@@ -112,7 +116,8 @@ type DeleteTopic struct {
 	At int64   `msgpack:"a"`
 }
 
-// PurgeTopic says that a store holds nothing of a deleted topic any more; with the last store the tombstone goes.
+// PurgeTopic says that a store holds nothing of a deleted topic any more; with the last store the tombstone goes, unless a
+// partition of it has a catalog: then with that, see CondemnTopic.
 type PurgeTopic struct {
 	ID    TopicID `msgpack:"i"`
 	Store StoreID `msgpack:"s"`
@@ -131,14 +136,14 @@ type PartitionOpen struct {
 	Topic     TopicID `msgpack:"t"`
 	Partition uint32  `msgpack:"n,omitempty"`
 	Epoch     uint64  `msgpack:"e,omitempty"` // of the partition: the granted one, or the one that ends, zero if none did
-	End       uint64  `msgpack:"x,omitempty"` // where the open range ends, not below its start; if none is open, the floor
+	End       uint64  `msgpack:"x,omitempty"` // where the open range ends, not below its start nor what the catalog covers of it; if none is open, the floor
 	Tail      Tail    `msgpack:"g,omitempty"` // what lies between End and the ceiling
 }
 
 // Tail says what is known of the offsets between the end that recovery found and the ceiling, and with it where the
 // next epoch opens (R3, R6, R10). A store that the open range does not name has not seen the old disk: it says
 // TailOrphaned, or TailGap if no acknowledgement of the epoch rested on that disk alone, and opens at the ceiling; what it
-// proved, up to End, it holds itself.
+// proved, up to End, the catalog covers, or it holds it itself. See Partition.Takeover.
 type Tail uint8
 
 // The tails.
@@ -163,7 +168,8 @@ type PartitionUpdate struct {
 	Floor     uint64  `msgpack:"f,omitempty"`
 	LogStart  uint64  `msgpack:"l,omitempty"` // at most the floor
 	Seal      bool    `msgpack:"s,omitempty"` // a clean stop: the epoch ends at End, the partition is CLOSED
-	End       uint64  `msgpack:"x,omitempty"`
+	End       uint64  `msgpack:"x,omitempty"` // not below what the catalog covers
+	At        int64   `msgpack:"a,omitempty"` // with LogStart: when, Unix milliseconds; what it passes in the catalog is garbage from then on
 }
 
 // MarkRanges records what is known of offsets that nobody appends to any more. Batched.
@@ -173,7 +179,7 @@ type MarkRanges struct {
 
 // RangeMark is an entry of MarkRanges: the ranges within [From, To) get the status; SEALED becomes ORPHANED or LOST,
 // ORPHANED becomes LOST or, repaired, SEALED; what is OPEN and lies below the floor becomes ORPHANED. Plain gaps within
-// stay gaps.
+// stay gaps, and what is SEALED or OPEN and covered by the catalog stays so: it can be read there.
 type RangeMark struct {
 	Topic     TopicID     `msgpack:"t"`
 	Partition uint32      `msgpack:"n,omitempty"`

@@ -3,8 +3,8 @@ package state
 // Commands about who owns a partition and who holds its offsets.
 
 // LoseStore ends the run of a store by decision of the leader (R7): its status is LOST, whatever it still proposes in its
-// own name is ErrFenced, and its partitions may be granted to others. Each SEALED range that no other present store holds
-// becomes ORPHANED and keeps its end. Open ranges stay as they are until their partition is opened elsewhere. Only a new
+// own name is ErrFenced, and its partitions may be granted to others. What is SEALED, is not in the catalog and is held by no
+// other present store becomes ORPHANED and keeps its end. Open ranges stay as they are until their partition is opened elsewhere. Only a new
 // registration, with a new nonce, makes the store ACTIVE again; what it orphaned then comes back with RestoreRange or
 // MarkRanges. ErrFenced if Owner is not the store's latest run.
 type LoseStore struct {
@@ -12,8 +12,8 @@ type LoseStore struct {
 }
 
 // RemoveStore ends the membership of a store for good and strikes it from every range. ErrConflict, naming one, while it
-// owns partitions, is the target of a move, has a range open, or holds the only copy of a SEALED or ORPHANED range; with
-// Lose such ranges become LOST, or ORPHANED if a lost store may hold them too.
+// owns partitions, is the target of a move, has a range open, or holds the only copy of a SEALED or ORPHANED range that the
+// catalog does not cover; with Lose such ranges become LOST, or ORPHANED if a lost store may hold them too.
 type RemoveStore struct {
 	Store StoreID `msgpack:"s"`
 	Lose  bool    `msgpack:"l,omitempty"`
@@ -90,7 +90,7 @@ type CopyRanges struct {
 
 // RangeCopy is an entry of CopyRanges: Add joins the holders of [From, To), each of Drop leaves them; a dropped store may
 // delete its copy once it has applied this. ErrConflict if a part of [From, To) is not SEALED (plain gaps may lie within)
-// or if no store would remain that is neither LOST nor REMOVED. An entry must name no more than was copied: a range that
+// or if no store would remain that is neither LOST nor REMOVED and the catalog does not cover it (R16). An entry must name no more than was copied: a range that
 // was not SEALED when the copy was made may be by now.
 type RangeCopy struct {
 	Topic     TopicID   `msgpack:"t"`
@@ -102,8 +102,8 @@ type RangeCopy struct {
 	Drop      []StoreID `msgpack:"d,omitempty"`
 }
 
-// RestoreRange takes back what a returned store has of an ORPHANED range (R15): [From, End) is SEALED and held by Stores,
-// [End, To) was never written and is a plain gap. [From, To) must lie within one ORPHANED range, and End may lie below To
+// RestoreRange takes back what a returned store has of an ORPHANED range (R15): [From, End) is SEALED and held by Stores or,
+// once its exporter has committed it, by the catalog; [End, To) was never written and is a plain gap. [From, To) must lie within one ORPHANED range, and End may lie below To
 // only where that range is a Tail and its last epoch is cut. Cursors get [From, End) late: what they did not acknowledge
 // there stays unacknowledged (R18). Superseded offsets, stored again in a later epoch, count as acknowledged for every
 // subscription, those made or reset later too.
@@ -120,7 +120,7 @@ type RestoreRange struct {
 	From       uint64    `msgpack:"f,omitempty"`
 	End        uint64    `msgpack:"m,omitempty"`
 	To         uint64    `msgpack:"x"`
-	Stores     []StoreID `msgpack:"s,omitempty"` // none LOST; may be empty if End is From
+	Stores     []StoreID `msgpack:"s,omitempty"` // none LOST; may be empty if the catalog covers [From, End)
 	Superseded Offsets   `msgpack:"u,omitempty"` // within [From, End)
 	Adopt      bool      `msgpack:"d,omitempty"`
 }

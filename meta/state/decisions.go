@@ -32,7 +32,7 @@ func (v *View) Since(before *View) (changed iter.Seq[*Partition], ok bool) {
 		return nil, false
 	}
 	return func(yield func(*Partition) bool) {
-		for d := range v.decisions.from(decision{index: before.decided + 1}) {
+		for d := range v.decisions.From(decision{index: before.decided + 1}) {
 			if !yield(v.Partition(d.about.topic, d.about.number)) {
 				return
 			}
@@ -53,9 +53,9 @@ func (p *Partition) differs(q *Partition) bool {
 // before, or of nothing.
 func (s *State) decide(p *Partition) {
 	key := partitionKey{p.Topic, p.Number}
-	s.decisions.delete(decision{p.decided, key})
+	s.decisions.Delete(decision{p.decided, key})
 	p.decided, s.decided = s.index, s.index
-	s.decisions.set(decision{p.decided, key}, struct{}{})
+	s.decisions.Set(decision{p.decided, key}, struct{}{})
 }
 
 // decideAll notes that the present command decides something about more than partitions.

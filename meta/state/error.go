@@ -3,6 +3,8 @@ package state
 import (
 	"errors"
 	"fmt"
+
+	"github.com/danubemq/danube/meta/settings"
 )
 
 // Error is a refusal: the command was applied and changed nothing (a batched one: the entry changed nothing). It may
@@ -50,6 +52,23 @@ var (
 	// ErrTooLarge: the encoded command exceeds MaxCommand. Nothing was proposed; see Split.
 	ErrTooLarge = errors.New("metadata command too large")
 )
+
+// CheckName refuses a part of a name that is not allowed; what says what it is the name of.
+func CheckName(what, name string) error { return invalid(settings.CheckName(what, name)) }
+
+// SplitTopic cuts "/namespace/name" in its two parts and refuses anything else.
+func SplitTopic(topic string) (namespace, name string, err error) {
+	namespace, name, err = settings.SplitTopic(topic)
+	return namespace, name, invalid(err)
+}
+
+// invalid makes a refusal of what a package below says.
+func invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	return refuse(ErrInvalid, "%v", err)
+}
 
 // refuse returns a refusal of the kind of base that says why.
 func refuse(base *Error, format string, args ...any) error {

@@ -7,8 +7,9 @@ import (
 
 // generator draws commands that mostly fit the state it sees.
 type generator struct {
-	draw func(label string, lo, hi uint64) uint64
-	s    *State
+	draw  func(label string, lo, hi uint64) uint64
+	s     *State
+	shelf *shelf
 }
 
 func (g *generator) n(label string, lo, hi uint64) uint64 {
@@ -38,7 +39,10 @@ func (g *generator) command() Command {
 		return c
 	}
 	epoch := p.Epoch - min(p.Epoch, g.n("old", 0, 20)/20)
-	if g.n("what", 0, 2) > 0 {
+	switch what := g.n("what", 0, 4); {
+	case what > 3:
+		return g.coldCommand(p)
+	case what > 1:
 		return g.ownerCommand(p, epoch)
 	}
 	switch g.n("kind", 0, 13) {
@@ -116,7 +120,7 @@ func (g *generator) ownerCommand(p *Partition, epoch uint64) Command {
 		}
 		if c.End > c.From && g.n("superseded", 0, 1) == 0 {
 			from := g.n("first", c.From, c.End-1)
-			c.Superseded = Offsets{{from, g.n("last", from+1, c.End)}}
+			c.Superseded = Offsets{{Start: from, End: g.n("last", from+1, c.End)}}
 		}
 		return c
 	}
@@ -194,7 +198,7 @@ func (g *generator) comeBack(p *Partition) Command {
 		}
 		if c.From < c.End && g.n("superseded", 0, 1) == 0 {
 			from := g.n("first", c.From, c.End-1)
-			c.Superseded = Offsets{{from, g.n("last", from+1, c.End)}}
+			c.Superseded = Offsets{{Start: from, End: g.n("last", from+1, c.End)}}
 		}
 		return c
 	}
@@ -217,7 +221,7 @@ func (g *generator) end(p *Partition) uint64 {
 func (g *generator) span(p *Partition) OffsetRange {
 	if len(p.Ranges) > 0 && g.n("one", 0, 3) > 0 {
 		if r := p.Ranges[g.n("range", 0, uint64(len(p.Ranges)-1))]; r.Status != RangeOpen {
-			o := OffsetRange{r.Start, r.End}
+			o := OffsetRange{Start: r.Start, End: r.End}
 			if g.n("part", 0, 2) == 0 {
 				o.Start = g.n("from", r.Start, r.End-1)
 			}
@@ -225,7 +229,7 @@ func (g *generator) span(p *Partition) OffsetRange {
 		}
 	}
 	from := g.n("from", p.LogStart, p.Ceiling)
-	return OffsetRange{from, g.n("to", from, p.Ceiling)}
+	return OffsetRange{Start: from, End: g.n("to", from, p.Ceiling)}
 }
 
 func (g *generator) cursorCommand(topic TopicID, part uint32, p *Partition) Command {
@@ -256,13 +260,13 @@ func (g *generator) cursorCommand(topic TopicID, part uint32, p *Partition) Comm
 	for range g.n("acks", 0, 6) {
 		start := at + g.n("gap", 1, 20)
 		at = start + g.n("length", 1, 20)
-		d.Acked = append(d.Acked, OffsetRange{start, at})
+		d.Acked = append(d.Acked, OffsetRange{Start: start, End: at})
 	}
 	at = d.Prefix
 	for range g.n("counts", 0, 4) {
 		at += g.n("gap", 1, 20)
-		d.Counts = append(d.Counts, OffsetNumber{at, g.n("count", 1, 5)})
-		d.Due = append(d.Due, OffsetNumber{at, g.n("due", 0, 100)})
+		d.Counts = append(d.Counts, OffsetNumber{Offset: at, Number: g.n("count", 1, 5)})
+		d.Due = append(d.Due, OffsetNumber{Offset: at, Number: g.n("due", 0, 100)})
 	}
 	return &MoveCursors{Entries: []CursorDelta{d}}
 }

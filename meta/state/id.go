@@ -4,7 +4,38 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
+
+	"github.com/danubemq/danube/meta/offsets"
+	"github.com/danubemq/danube/meta/settings"
 )
+
+// What operators set is a package of its own, for the records and commands here are full of it.
+type (
+	Level               = settings.Level
+	Limits              = settings.Limits
+	TopicSettings       = settings.Topic
+	SubscriptionOptions = settings.Subscription
+	SubscriptionType    = settings.SubscriptionType
+	PoisonPolicy        = settings.PoisonPolicy
+)
+
+// The levels, types and policies.
+const (
+	LevelNone, LevelLocal, LevelWarm, LevelObject = settings.LevelNone, settings.LevelLocal, settings.LevelWarm, settings.LevelObject
+	Exclusive, Shared, Failover, KeyShared        = settings.Exclusive, settings.Shared, settings.Failover, settings.KeyShared
+	PoisonBlock, PoisonDeadLetter, PoisonDrop     = settings.PoisonBlock, settings.PoisonDeadLetter, settings.PoisonDrop
+)
+
+// Sets of offsets are a package of their own; records and commands are full of them.
+type (
+	OffsetRange   = offsets.Range
+	Offsets       = offsets.Set
+	OffsetNumber  = offsets.Number
+	OffsetNumbers = offsets.Numbers
+)
+
+// Joined makes ranges that ascend by their starts a set, in place: those that touch become one.
+func Joined(ranges []OffsetRange) Offsets { return offsets.Joined(ranges) }
 
 // TopicID names one creation of a topic. Files, stream keys and objects are keyed by it, never by the topic's name, so
 // that delete and re-create cannot mix data. The proposer of CreateTopic draws it at random.
@@ -40,20 +71,6 @@ func parseID(dst []byte, s, what string) error {
 	}
 	return nil
 }
-
-// Level says what an acknowledgement survives. Levels are ordered: a higher one promises more.
-type Level uint8
-
-// The levels; zero is the level of a topic that stores nothing.
-const (
-	LevelNone Level = iota
-	LevelLocal
-	LevelWarm
-	LevelObject
-)
-
-// String returns the level as configuration and output spell it.
-func (l Level) String() string { return spell(int(l), "none", "local", "warm", "object") }
 
 // PartitionState says whether a partition has an owner that serves.
 type PartitionState uint8
@@ -100,35 +117,6 @@ const (
 func (s StoreStatus) String() string {
 	return spell(int(s), "active", "joining", "draining", "drained", "lost", "removed")
 }
-
-// SubscriptionType says how the consumers of a subscription share its messages.
-type SubscriptionType uint8
-
-// The types.
-const (
-	Exclusive SubscriptionType = iota
-	Shared
-	Failover
-	KeyShared
-)
-
-// String returns the type as flags and output spell it.
-func (t SubscriptionType) String() string {
-	return spell(int(t), "exclusive", "shared", "failover", "key-shared")
-}
-
-// PoisonPolicy says what becomes of a message that was delivered too often.
-type PoisonPolicy uint8
-
-// The policies.
-const (
-	PoisonBlock PoisonPolicy = iota
-	PoisonDeadLetter
-	PoisonDrop
-)
-
-// String returns the policy as flags and output spell it.
-func (p PoisonPolicy) String() string { return spell(int(p), "block", "dead-letter", "drop") }
 
 func spell(i int, names ...string) string {
 	if i < len(names) {

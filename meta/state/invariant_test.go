@@ -13,7 +13,7 @@ import (
 
 // checkInvariants returns the first promise of the package comment that v breaks.
 func checkInvariants(v *View) error {
-	for _, t := range v.topics.all() {
+	for _, t := range v.topics.All() {
 		for p := range v.Partitions(t.ID) {
 			if t.Deleted() {
 				continue // its ranges go store by store
@@ -23,10 +23,10 @@ func checkInvariants(v *View) error {
 			}
 		}
 	}
-	if err := errors.Join(checkPlaced(v), checkDecisions(v)); err != nil {
+	if err := errors.Join(checkPlaced(v), checkDecisions(v), checkCold(v)); err != nil {
 		return err
 	}
-	for _, s := range v.subs.all() {
+	for _, s := range v.subs.All() {
 		if v.Subscription(s.Topic, s.Name) != s {
 			return fmt.Errorf("subscription %d is not the one of its name", s.ID)
 		}
@@ -47,7 +47,7 @@ func checkPartition(p *Partition) error {
 	if (p.State == Sealing) != !p.Target.IsZero() || (p.State == Sealing) != (p.Move != 0) {
 		return fmt.Errorf("target or move of a partition that is %s", p.State)
 	}
-	if n := len(p.Superseded); !p.Superseded.valid() || n > 0 && (p.Superseded[0].Start < p.LogStart || p.Superseded[n-1].End > p.Ceiling) {
+	if n := len(p.Superseded); !p.Superseded.Valid() || n > 0 && (p.Superseded[0].Start < p.LogStart || p.Superseded[n-1].End > p.Ceiling) {
 		return fmt.Errorf("superseded offsets out of order")
 	}
 	end, epoch := p.LogStart, uint64(0)
@@ -89,7 +89,7 @@ func checkHolders(v *View, p *Partition) error {
 		switch {
 		case r.Status == RangeOpen && n != 1, r.Status == RangeOrphaned && n == 0 && (!r.Tail || v.Cluster().History == 0):
 			return fmt.Errorf("range %d has %d stores", i, n)
-		case r.Status == RangeSealed && !slices.ContainsFunc(r.Stores, present):
+		case r.Status == RangeSealed && !slices.ContainsFunc(r.Stores, present) && !p.Catalog.Covers(r.Start, r.End):
 			return fmt.Errorf("range %d is sealed and no store has it", i)
 		case !slices.IsSortedFunc(r.Stores, compareIDs) || len(slices.Compact(slices.Clone(r.Stores))) != n:
 			return fmt.Errorf("stores of range %d out of order", i)
@@ -109,7 +109,7 @@ func checkHolders(v *View, p *Partition) error {
 // checkPlaced counts anew.
 func checkPlaced(v *View) error {
 	count, total := map[StoreID]int{}, 0
-	for _, p := range v.partitions.all() {
+	for _, p := range v.partitions.All() {
 		home := p.Owner.Store
 		if p.State == Sealing {
 			home = p.Target.Store
@@ -118,7 +118,7 @@ func checkPlaced(v *View) error {
 			count[home]++
 		}
 	}
-	for id, n := range v.placed.all() {
+	for id, n := range v.placed.All() {
 		if total++; n != count[id] {
 			return fmt.Errorf("store %s is said to have %d partitions and has %d", id, n, count[id])
 		}
@@ -131,13 +131,13 @@ func checkPlaced(v *View) error {
 
 // checkDecisions says whether there is one last decision about each partition.
 func checkDecisions(v *View) error {
-	for d := range v.decisions.all() {
+	for d := range v.decisions.All() {
 		p := v.Partition(d.about.topic, d.about.number)
 		if p == nil || p.decided != d.index || d.index > v.decided {
 			return fmt.Errorf("a decision at %d of %d about partition %d that has none", d.index, v.decided, d.about.number)
 		}
 	}
-	if n, parts := v.decisions.len(), v.partitions.len(); n != parts {
+	if n, parts := v.decisions.Len(), v.partitions.Len(); n != parts {
 		return fmt.Errorf("%d decisions about %d partitions", n, parts)
 	}
 	return nil
@@ -165,7 +165,7 @@ func checkSince(before, after *View) error {
 		}
 		yields[key] = true
 	}
-	for key, p := range after.partitions.all() {
+	for key, p := range after.partitions.All() {
 		old := before.Partition(p.Topic, p.Number)
 		differs := old == nil || old.differs(p) || before.TopicByID(p.Topic).Deleted() != after.TopicByID(p.Topic).Deleted()
 		if deleted := after.TopicByID(p.Topic).Deleted(); differs != yields[key] && !deleted {
@@ -178,7 +178,7 @@ func checkSince(before, after *View) error {
 }
 
 func checkCursor(c *Cursor, p *Partition) error {
-	if c.Prefix > p.Ceiling || !c.Acked.valid() || !c.Counts.valid() || !c.Due.valid() {
+	if c.Prefix > p.Ceiling || !c.Acked.Valid() || !c.Counts.Valid() || !c.Due.Valid() {
 		return fmt.Errorf("cursor is out of order")
 	}
 	if n := len(c.Acked); n > 0 && (c.Acked[0].Start <= c.Prefix || c.Acked[n-1].End > p.Ceiling) {
@@ -196,7 +196,7 @@ func checkCursor(c *Cursor, p *Partition) error {
 
 // checkStep returns what must not happen from one state to the next.
 func checkStep(before, after *View, c Command) error {
-	for _, p := range before.partitions.all() {
+	for _, p := range before.partitions.All() {
 		q := after.Partition(p.Topic, p.Number)
 		if q == nil || after.TopicByID(p.Topic).Deleted() {
 			continue // its ranges go store by store
@@ -207,7 +207,7 @@ func checkStep(before, after *View, c Command) error {
 		if err := checkOpened(p, q, c); err != nil {
 			return fmt.Errorf("%w:\n%s%s", err, formatPartition(p), formatPartition(q))
 		}
-		if len(p.Superseded.from(q.LogStart)) > 0 && !slices.Equal(q.Superseded.Union(p.Superseded.from(q.LogStart)), q.Superseded) {
+		if len(p.Superseded.From(q.LogStart)) > 0 && !slices.Equal(q.Superseded.Union(p.Superseded.From(q.LogStart)), q.Superseded) {
 			return fmt.Errorf("forgot superseded offsets:\n%s%s", formatPartition(p), formatPartition(q))
 		}
 		if before.Decided() == after.Decided() && p.differs(q) {
@@ -229,7 +229,7 @@ func checkStep(before, after *View, c Command) error {
 			}
 		}
 	}
-	for _, s := range before.subs.all() {
+	for _, s := range before.subs.All() {
 		t := after.SubscriptionByID(s.ID)
 		if t == nil {
 			continue
@@ -310,7 +310,7 @@ func (m *machine) step(c Command) bool {
 	if err := checkInvariants(&m.s.View); err != nil {
 		m.t.Fatalf("%#v: %v", c, err)
 	}
-	if err := errors.Join(checkStep(before, &m.s.View, c), checkSince(before, &m.s.View)); err != nil {
+	if err := errors.Join(checkStep(before, &m.s.View, c), checkSince(before, &m.s.View), checkColdStep(before, &m.s.View, c)); err != nil {
 		m.t.Fatalf("%#v: %v", c, err)
 	}
 	once := m.s.Hash()

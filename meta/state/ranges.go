@@ -42,7 +42,7 @@ func joinable(a, b *Range) bool {
 	if a.Tail || b.Tail || a.Doubt != b.Doubt {
 		return false
 	}
-	if a.Status != b.Status || a.Status == RangeOpen || a.End != b.Start || a.Lowest != b.Lowest || a.Accepted != b.Accepted {
+	if a.Status != b.Status || a.Status == RangeOpen || a.End != b.Start || a.Lowest != b.Lowest || a.Accepted != b.Accepted || a.Exporter != b.Exporter {
 		return false
 	}
 	return slices.Equal(a.Stores, b.Stores)
@@ -132,39 +132,59 @@ func cutRange(r Range, from, to uint64) Range {
 // much a fact as damage that a recovery finds (R10). The epoch goes on above it.
 func (s *State) markRanges(p *Partition, m RangeMark) ([]Range, error) {
 	var list []Range
-	for _, r := range p.Ranges {
-		open := r.Status == RangeOpen
-		known := r.Status == m.Status && (r.Accepted == m.Accepted || r.Accepted && m.Status == RangeLost) // what was given up stays so
-		if !r.overlaps(m.From, m.To) || known {
-			list = appendRange(list, r)
-			continue
+	for _, whole := range p.Ranges {
+		for _, r := range p.pieces(whole) {
+			known := r.Status == m.Status && (r.Accepted == m.Accepted || r.Accepted && m.Status == RangeLost) // what was given up stays so
+			readable := r.Status == RangeSealed && p.Catalog.Covers(r.Start, r.End)
+			if !r.overlaps(m.From, m.To) || known || readable {
+				list = appendRange(list, r)
+				continue
+			}
+			var err error
+			if list, err = s.markRange(list, p, r, m); err != nil {
+				return nil, err
+			}
 		}
-		if (open || m.Status == RangeSealed) && !slices.ContainsFunc(r.Stores, s.present) {
-			return nil, refuse(ErrConflict, "every store of [%d, %d) is lost", r.Start, r.End)
+	}
+	return list, nil
+}
+
+// markRange appends r, a piece of a range of p, to list, with what m says of a part of it.
+func (s *State) markRange(list []Range, p *Partition, r Range, m RangeMark) ([]Range, error) {
+	open := r.Status == RangeOpen
+	if open && (m.Status != RangeOrphaned || m.To > p.Floor) {
+		return nil, refuse(ErrConflict, "[%d, %d) reaches into the open range at %d, acknowledged up to %d", m.From, m.To, r.Start, p.Floor)
+	}
+	from, to := max(r.Start, m.From), min(p.end(&r), m.To)
+	if open {
+		if from = p.Catalog.Gap(from); from >= to {
+			return appendRange(list, r), nil
 		}
-		if open && (m.Status != RangeOrphaned || m.To > p.Floor) {
-			return nil, refuse(ErrConflict, "[%d, %d) reaches into the open range at %d, acknowledged up to %d", m.From, m.To, r.Start, p.Floor)
-		}
-		whole := r
-		if open {
-			r.Status, r.End = RangeSealed, m.To
-		}
-		if !mayBecome(r.Status, m.Status) {
-			return nil, refuse(ErrConflict, "range [%d, %d) is %s", r.Start, r.End, r.Status)
-		}
-		from, to := max(r.Start, m.From), min(r.End, m.To)
-		if r.Start < from {
-			list = appendRange(list, cutRange(r, r.Start, from))
-		}
-		mid := cutRange(r, from, to)
-		mid.Status, mid.Accepted, mid.Tail = m.Status, m.Accepted, r.Tail && m.Status == RangeOrphaned
-		if m.Status == RangeLost {
-			mid.Doubt = 0
-		}
-		list = appendRange(list, mid)
-		if open || to < r.End {
-			list = appendRange(list, cutRange(whole, to, whole.End))
-		}
+	}
+	if (open || m.Status == RangeSealed && !p.Catalog.Covers(from, to)) && !slices.ContainsFunc(r.Stores, s.present) {
+		return nil, refuse(ErrConflict, "every store of [%d, %d) is lost", r.Start, r.End)
+	}
+	whole := r
+	if open {
+		r.Status, r.End = RangeSealed, to
+	}
+	if !mayBecome(r.Status, m.Status) {
+		return nil, refuse(ErrConflict, "range [%d, %d) is %s", r.Start, r.End, r.Status)
+	}
+	if r.Start < from {
+		list = appendRange(list, cutRange(r, r.Start, from))
+	}
+	mid := cutRange(r, from, to)
+	mid.Status, mid.Accepted, mid.Tail = m.Status, m.Accepted, r.Tail && m.Status == RangeOrphaned
+	if m.Status != RangeOrphaned {
+		mid.Exporter = Owner{}
+	}
+	if m.Status == RangeLost {
+		mid.Doubt = 0
+	}
+	list = appendRange(list, mid)
+	if open || to < r.End {
+		list = appendRange(list, cutRange(whole, to, whole.End))
 	}
 	return list, nil
 }

@@ -2,7 +2,8 @@ package state
 
 import (
 	"fmt"
-	"time"
+
+	"github.com/danubemq/danube/meta/catalog"
 )
 
 // Every record a View hands out is shared and must not be modified. Times are Unix milliseconds, given by whoever
@@ -13,6 +14,7 @@ type Cluster struct {
 	ID      [16]byte `msgpack:"i"` // random; zero until InitCluster was applied
 	Name    string   `msgpack:"n,omitempty"`
 	History uint16   `msgpack:"h,omitempty"` // the high 16 bits of every new epoch (R22)
+	Audited uint16   `msgpack:"a,omitempty"` // the history in which an operator has looked at what earlier ones left
 }
 
 // Store is one data directory and the process that runs on it (R9).
@@ -25,6 +27,7 @@ type Store struct {
 	Addresses   Addresses   `msgpack:"a"`
 	Status      StoreStatus `msgpack:"s,omitempty"`
 	Clean       bool        `msgpack:"c,omitempty"` // that run ended cleanly
+	Cuts        uint64      `msgpack:"u,omitempty"` // that run's cuts below it join no catalog any more
 }
 
 // Addresses are what a broker advertises, host:port; empty means it does not listen there.
@@ -46,30 +49,10 @@ func (o Owner) IsZero() bool { return o == Owner{} }
 // String names the run as refusals do.
 func (o Owner) String() string { return fmt.Sprintf("run %d of store %s", o.Incarnation, o.Store) }
 
-// Limits are the optional bounds of a namespace or a topic; zero means not set here.
-type Limits struct {
-	Producers     uint64 `msgpack:"p,omitempty"`
-	Subscriptions uint64 `msgpack:"s,omitempty"`
-	Consumers     uint64 `msgpack:"c,omitempty"` // of one subscription
-	MessageBytes  uint64 `msgpack:"m,omitempty"`
-	PublishRate   uint64 `msgpack:"r,omitempty"` // bytes a second
-	DispatchRate  uint64 `msgpack:"d,omitempty"` // bytes a second
-}
-
 // Namespace groups topics and bounds them.
 type Namespace struct {
 	Name   string `msgpack:"n"`
 	Limits Limits `msgpack:"l"`
-}
-
-// TopicSettings are what CreateTopic compares: a topic of the same name with other settings is another topic.
-type TopicSettings struct {
-	Partitions     uint32        `msgpack:"p"`           // 1 to MaxPartitions, fixed at creation
-	Reliable       bool          `msgpack:"r,omitempty"` // whether messages are stored
-	Durability     Level         `msgpack:"d,omitempty"` // LevelNone exactly if not reliable
-	RetentionTime  time.Duration `msgpack:"t,omitempty"` // zero: kept for ever
-	RetentionBytes uint64        `msgpack:"b,omitempty"` // of one partition; zero: no bound
-	Limits         Limits        `msgpack:"l"`
 }
 
 // Topic is a topic, or the tombstone of one.
@@ -102,6 +85,8 @@ type Partition struct {
 	Move       uint64  `msgpack:"m,omitempty"` // number of the move of a SEALING partition, never used twice; zero otherwise
 	Superseded Offsets `msgpack:"u,omitempty"` // stored again in a later epoch: no subscription gets them (R15)
 
+	Catalog *catalog.Catalog `msgpack:"k,omitempty"` // what the cold tier has; nil: nothing
+
 	decided uint64 // index of the last decision about it, in this process; not part of the state
 }
 
@@ -110,11 +95,12 @@ type Range struct {
 	Epochs   []EpochStart `msgpack:"e"` // ascending; the first Start is the range's
 	Start    uint64       `msgpack:"s,omitempty"`
 	End      uint64       `msgpack:"x,omitempty"` // exclusive; zero while the range is open
-	Stores   []StoreID    `msgpack:"t,omitempty"` // every store with a synced, whole copy
+	Stores   []StoreID    `msgpack:"t,omitempty"` // every store with a synced, whole copy of what the catalog does not cover
 	Lowest   Level        `msgpack:"v,omitempty"` // lowest level in force while its epochs were open
 	Status   RangeStatus  `msgpack:"u,omitempty"`
 	Accepted bool         `msgpack:"a,omitempty"` // an orphaned range that waiting consumers may pass; a lost one that an operator gave up
 	Tail     bool         `msgpack:"g,omitempty"` // an orphaned range that ends at a ceiling: what it holds may end earlier
+	Exporter Owner        `msgpack:"o,omitempty"` // an orphaned range: who may put it into the catalog (R15)
 	Doubt    uint64       `msgpack:"d,omitempty"` // of a sealed or orphaned range: from this offset on owners may have stored again what it holds; zero: none has
 }
 
@@ -169,19 +155,6 @@ func (r *Range) Epoch(n uint64) uint64 {
 		epoch = e.Epoch
 	}
 	return epoch
-}
-
-// SubscriptionOptions are the settings of a subscription that may change.
-type SubscriptionOptions struct {
-	MaxUnacked     uint32        `msgpack:"u,omitempty"`
-	MaxRedelivery  uint32        `msgpack:"r,omitempty"`
-	AckTimeout     time.Duration `msgpack:"t,omitempty"`
-	BackoffBase    time.Duration `msgpack:"b,omitempty"`
-	BackoffCap     time.Duration `msgpack:"c,omitempty"` // equal to the base: a fixed delay
-	Poison         PoisonPolicy  `msgpack:"p,omitempty"`
-	DeadLetter     string        `msgpack:"d,omitempty"` // topic name
-	KeyFilters     []string      `msgpack:"k,omitempty"`
-	GapWaitSeconds uint32        `msgpack:"g,omitempty"` // how long to wait at an orphaned range
 }
 
 // Subscription is a named position in every partition of a topic.

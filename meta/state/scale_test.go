@@ -87,7 +87,7 @@ func TestCursorBytesPerSecondAreBounded(t *testing.T) {
 		at := uint64(1<<30) + uint64(round)
 		for i := range scattered {
 			at += 500 + uint64(i*7919%1000)
-			o = append(o, OffsetRange{at, at + 1})
+			o = append(o, OffsetRange{Start: at, End: at + 1})
 		}
 		return o
 	}
@@ -267,7 +267,7 @@ func TestSplitLosesNothing(t *testing.T) {
 	at := uint64(1 << 40)
 	for i := range 400_000 {
 		at += 100_000 + uint64(i*7919%100_000)
-		d.Acked = append(d.Acked, OffsetRange{at, at + 1})
+		d.Acked = append(d.Acked, OffsetRange{Start: at, End: at + 1})
 	}
 	whole := &MoveCursors{Entries: []CursorDelta{{Subscription: 9, Prefix: 1}, d, {Subscription: 8, Prefix: 2}}}
 	if _, err := Encode(whole); !errors.Is(err, ErrTooLarge) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/danubemq/danube/meta/catalog"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata with what was observed")
@@ -30,7 +32,7 @@ func runScript(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := &script{t: t, s: New()}
+	sc := &script{t: t, s: New(), contents: map[catalog.Name][]byte{}}
 	var out strings.Builder
 	for block := range strings.SplitSeq(strings.TrimRight(string(b), "\n"), "\n\n") {
 		commands, want, _ := strings.Cut(block, "\n----")
@@ -53,9 +55,10 @@ func runScript(t *testing.T, file string) {
 }
 
 type script struct {
-	t     *testing.T
-	s     *State
-	index uint64
+	t        *testing.T
+	s        *State
+	index    uint64
+	contents map[catalog.Name][]byte // of pages' objects
 }
 
 // args are the key=value words of a line.
@@ -194,7 +197,7 @@ func (sc *script) command(name string, a args) Command {
 	case "update":
 		return &UpdatePartitions{Entries: []PartitionUpdate{{
 			Topic: topic, Partition: part, Epoch: a.num("epoch"), Ceiling: a.num("ceiling"), Floor: a.num("floor"),
-			LogStart: a.num("start"), Seal: a.has("seal"), End: a.num("end"),
+			LogStart: a.num("start"), Seal: a.has("seal"), End: a.num("end"), At: int64(a.num("at")),
 		}}}
 	case "mark":
 		return &MarkRanges{Entries: []RangeMark{{
@@ -203,6 +206,9 @@ func (sc *script) command(name string, a args) Command {
 		}}}
 	}
 	if c := sc.ownerCommand(name, a); c != nil {
+		return c
+	}
+	if c := sc.coldCommand(name, a); c != nil {
 		return c
 	}
 	return sc.cursorCommand(name, a)
@@ -250,7 +256,7 @@ func (sc *script) ownerCommand(name string, a args) Command {
 			Stores: ids("stores"), Adopt: a.has("adopt"),
 		}
 		for _, p := range a.pairs("superseded", "-") {
-			c.Superseded = append(c.Superseded, OffsetRange{p[0], p[1]})
+			c.Superseded = append(c.Superseded, OffsetRange{Start: p[0], End: p[1]})
 		}
 		return c
 	case "history":
@@ -284,13 +290,13 @@ func (sc *script) cursorCommand(name string, a args) Command {
 			Generation: a.num("generation"), Prefix: a.num("prefix"),
 		}
 		for _, p := range a.pairs("acked", "-") {
-			d.Acked = append(d.Acked, OffsetRange{p[0], p[1]})
+			d.Acked = append(d.Acked, OffsetRange{Start: p[0], End: p[1]})
 		}
 		for _, p := range a.pairs("counts", ":") {
-			d.Counts = append(d.Counts, OffsetNumber{p[0], p[1]})
+			d.Counts = append(d.Counts, OffsetNumber{Offset: p[0], Number: p[1]})
 		}
 		for _, p := range a.pairs("due", ":") {
-			d.Due = append(d.Due, OffsetNumber{p[0], p[1]})
+			d.Due = append(d.Due, OffsetNumber{Offset: p[0], Number: p[1]})
 		}
 		return &MoveCursors{Entries: []CursorDelta{d}}
 	}
@@ -335,7 +341,7 @@ func (sc *script) show(a args) string {
 	}
 	if a.has("topic") {
 		for p := range sc.s.Partitions(topicID(a.num("topic"))) {
-			b.WriteString(formatPartition(p))
+			b.WriteString(formatPartition(p) + formatCatalog(p))
 		}
 		for sub := range sc.s.Subscriptions(topicID(a.num("topic"))) {
 			b.WriteString(formatSubscription(sub))
@@ -356,6 +362,7 @@ func (sc *script) show(a args) string {
 			fmt.Fprintf(&b, "held %d:%d\n", p.Topic[15], p.Number)
 		}
 	}
+	b.WriteString(sc.showCold(a))
 	if a.has("placed") {
 		for st := range sc.s.Stores() {
 			fmt.Fprintf(&b, "placed %d: %d\n", st.ID[15], sc.s.Placed(st.ID))
@@ -390,6 +397,9 @@ func formatPartition(p *Partition) string {
 		}
 		if r.Accepted {
 			b.WriteString(" accepted")
+		}
+		if !r.Exporter.IsZero() {
+			fmt.Fprintf(&b, " exporter=%d/%d", r.Exporter.Store[15], r.Exporter.Incarnation)
 		}
 		if r.Tail {
 			b.WriteString(" tail")

@@ -1,22 +1,24 @@
 package state
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"slices"
+
+	"github.com/danubemq/danube/meta/catalog"
+	"github.com/danubemq/danube/meta/records"
 )
 
-// A snapshot is: magic, version u8 · records, each kind u8 · length u32 little-endian · a msgpack map · an end record
-// that holds the number of records before it. Records come in key order, so that equal states give equal bytes. Whole
+// A snapshot is: magic, version u8 · records, see package records, each a msgpack map · an end record that holds the number
+// of records before it. Records come in key order, so that equal states give equal bytes. Whole
 // cursors are written here and nowhere else. Its checksum is the snapshot store's.
 const (
 	snapshotMagic   = "DNBM"
-	snapshotVersion = 1
-	maxRecord       = 64 << 20 // a cursor at its bounds takes a few MiB
+	snapshotVersion = 2 // 1, which has nothing of the cold tier, is written while there is nothing of it
 )
 
 const (
@@ -27,6 +29,7 @@ const (
 	recordPartition
 	recordSubscription
 	recordEnd
+	recordGarbage
 )
 
 // snapshotHead holds what is not in a table.
@@ -43,52 +46,45 @@ type snapshotEnd struct {
 
 // WriteTo writes the view as a snapshot. It may run while the state goes on.
 func (v *View) WriteTo(w io.Writer) (int64, error) {
-	c := &countingWriter{w: w}
-	b := bufio.NewWriterSize(c, 64<<10)
-	err := v.write(b, v.index)
-	if err == nil {
-		err = b.Flush()
-	}
+	n, err := v.write(w, v.index)
 	if err != nil {
-		return c.n, fmt.Errorf("write metadata snapshot: %w", err)
+		return n, fmt.Errorf("write metadata snapshot: %w", err)
 	}
-	return c.n, nil
+	return n, nil
 }
 
 // Hash returns a hash over everything but the index: equal on all brokers that have applied the same commands (I16).
 func (v *View) Hash() [sha256.Size]byte {
 	h := sha256.New()
-	b := bufio.NewWriterSize(h, 64<<10)
-	if err := v.write(b, 0); err != nil {
+	if _, err := v.write(h, 0); err != nil {
 		panic(fmt.Sprintf("state: hash a valid state: %v", err)) // neither a hash nor the encoder of our records can fail
 	}
-	b.Flush()
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-func (v *View) write(b *bufio.Writer, index uint64) error {
-	b.WriteString(snapshotMagic)
-	b.WriteByte(snapshotVersion)
-	w := &recordWriter{w: b}
+func (v *View) write(to io.Writer, index uint64) (int64, error) {
+	w := &recordWriter{w: records.NewWriter(to, append([]byte(snapshotMagic), v.version()))}
 	w.put(recordHead, &snapshotHead{index, v.cluster, v.nextIncarnation, v.nextSub})
 	putAll(w, recordNamespace, v.Namespaces())
 	putAll(w, recordStore, v.Stores())
-	putAll(w, recordTopic, values(v.topics.all()))
-	putAll(w, recordPartition, values(v.partitions.all()))
-	putAll(w, recordSubscription, values(v.subs.all()))
-	w.put(recordEnd, &snapshotEnd{w.n})
-	return w.err
+	putAll(w, recordTopic, values(v.topics.All()))
+	putAll(w, recordPartition, values(v.partitions.All()))
+	putAll(w, recordSubscription, values(v.subs.All()))
+	putAll(w, recordGarbage, v.Garbage())
+	w.put(recordEnd, &snapshotEnd{w.w.Count()})
+	n, err := w.w.Flush()
+	return n, errors.Join(w.err, err)
 }
 
+// recordWriter encodes records.
 type recordWriter struct {
-	w   *bufio.Writer
+	w   *records.Writer
 	buf bytes.Buffer
-	n   uint64
 	err error
 }
 
-func putAll[R any](w *recordWriter, kind uint8, records iter.Seq[R]) {
-	for r := range records {
+func putAll[R any](w *recordWriter, kind uint8, list iter.Seq[R]) {
+	for r := range list {
 		if w.put(kind, r); w.err != nil {
 			return
 		}
@@ -100,82 +96,77 @@ func (w *recordWriter) put(kind uint8, record any) {
 		return
 	}
 	w.buf.Reset()
-	if w.err = encodeRecord(&w.buf, record); w.err != nil {
-		return
+	if w.err = encodeRecord(&w.buf, record); w.err == nil {
+		w.w.Put(kind, w.buf.Bytes())
 	}
-	var head [5]byte
-	head[0] = kind
-	binary.LittleEndian.PutUint32(head[1:], uint32(w.buf.Len()))
-	w.w.Write(head[:])
-	_, w.err = w.w.Write(w.buf.Bytes()) // bufio keeps the first error
-	w.n++
+}
+
+// version is the lowest that says all there is: an older release reads what it understands and refuses the rest.
+func (v *View) version() uint8 {
+	if v.objects.Len() > 0 || v.cluster.Audited > 0 {
+		return 2
+	}
+	for st := range v.Stores() {
+		if st.Cuts > 0 {
+			return 2
+		}
+	}
+	for _, p := range v.partitions.All() {
+		if p.Catalog != nil || slices.ContainsFunc(p.Ranges, func(r Range) bool { return !r.Exporter.IsZero() }) {
+			return 2
+		}
+	}
+	return 1
 }
 
 // Restore reads a snapshot: ErrNewerCommand if a later release wrote it, ErrDamaged if it is not whole. It allocates
 // in proportion to the bytes that r really holds.
 func Restore(r io.Reader) (*State, error) {
-	s, err := restore(bufio.NewReaderSize(r, 64<<10))
+	s, err := restore(r)
 	if err != nil {
 		return nil, fmt.Errorf("restore metadata snapshot: %w", err)
 	}
 	return s, nil
 }
 
-func restore(r *bufio.Reader) (*State, error) {
-	var head [len(snapshotMagic) + 1]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
+func restore(from io.Reader) (*State, error) {
+	r, head, err := records.NewReader(from, len(snapshotMagic)+1)
+	if err != nil {
 		return nil, fmt.Errorf("%w: read head: %w", ErrDamaged, err)
 	}
 	if string(head[:len(snapshotMagic)]) != snapshotMagic {
 		return nil, fmt.Errorf("%w: not a metadata snapshot", ErrDamaged)
 	}
-	if v := head[len(snapshotMagic)]; v != snapshotVersion {
+	if v := head[len(snapshotMagic)]; v == 0 || v > snapshotVersion {
 		return nil, fmt.Errorf("%w (snapshot version %d, this release knows %d)", ErrNewerCommand, v, snapshotVersion)
 	}
 	s := &State{View: newView()}
-	var buf bytes.Buffer
 	for n := uint64(0); ; n++ {
-		kind, err := readRecord(r, &buf)
+		kind, b, err := r.Next()
 		if err != nil {
 			return nil, fmt.Errorf("%w: record %d: %w", ErrDamaged, n, err)
 		}
 		if kind == recordEnd {
-			return s, checkEnd(r, buf.Bytes(), n)
+			return s, checkEnd(r, b, n)
 		}
 		if (n == 0) != (kind == recordHead) {
 			return nil, fmt.Errorf("%w: record %d of kind %d", ErrDamaged, n, kind)
 		}
-		if err := s.load(kind, buf.Bytes()); err != nil {
+		if err := s.load(kind, b); err != nil {
 			return nil, fmt.Errorf("record %d: %w", n, err)
 		}
 	}
 }
 
-func readRecord(r *bufio.Reader, buf *bytes.Buffer) (kind uint8, err error) {
-	var head [5]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, err
-	}
-	size := int64(binary.LittleEndian.Uint32(head[1:]))
-	if size > maxRecord {
-		return 0, fmt.Errorf("%d bytes", size)
-	}
-	buf.Reset()
-	if _, err := io.CopyN(buf, r, size); err != nil {
-		return 0, err
-	}
-	return head[0], nil
-}
-
-func checkEnd(r *bufio.Reader, b []byte, records uint64) error {
+func checkEnd(r *records.Reader, b []byte, count uint64) error {
 	var end snapshotEnd
 	if err := decodeRecord(b, &end); err != nil {
 		return fmt.Errorf("%w: end record: %w", ErrDamaged, err)
 	}
-	if end.Records != records {
-		return fmt.Errorf("%w: %d records of %d", ErrDamaged, records, end.Records)
+	if end.Records != count {
+		return fmt.Errorf("%w: %d records of %d", ErrDamaged, count, end.Records)
 	}
-	if _, err := r.ReadByte(); err != io.EOF {
+	if !r.Ended() {
 		return fmt.Errorf("%w: bytes after the end", ErrDamaged)
 	}
 	return nil
@@ -191,27 +182,34 @@ func (s *State) load(kind uint8, b []byte) error {
 		return err
 	case recordNamespace:
 		n, err := loadRecord[Namespace](b)
-		s.namespaces.set(n.Name, n)
+		s.namespaces.Set(n.Name, n)
 		return err
 	case recordStore:
 		st, err := loadRecord[Store](b)
-		s.stores.set(st.ID, st)
+		s.stores.Set(st.ID, st)
 		return err
 	case recordTopic:
 		t, err := loadRecord[Topic](b)
-		s.topics.set(t.ID, t)
+		s.topics.Set(t.ID, t)
 		if !t.Deleted() {
-			s.names.set(t.Name, t.ID)
+			s.names.Set(t.Name, t.ID)
 		}
 		return err
 	case recordPartition:
 		p, err := loadRecord[Partition](b)
 		s.put(*p)
+		for seg := range p.Catalog.All() {
+			s.objects.Add(seg)
+		}
+		return err
+	case recordGarbage:
+		g, err := loadRecord[catalog.Garbage](b)
+		s.objects.Discard(*g)
 		return err
 	case recordSubscription:
 		sub, err := loadRecord[Subscription](b)
-		s.subs.set(sub.ID, sub)
-		s.subNames.set(subKey{sub.Topic, sub.Name}, sub.ID)
+		s.subs.Set(sub.ID, sub)
+		s.subNames.Set(subKey{sub.Topic, sub.Name}, sub.ID)
 		return err
 	}
 	return fmt.Errorf("%w (snapshot record kind %d)", ErrNewerCommand, kind)
@@ -223,15 +221,4 @@ func loadRecord[R any](b []byte) (*R, error) {
 		return r, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return r, nil
-}
-
-type countingWriter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *countingWriter) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
-	c.n += int64(n)
-	return n, err
 }

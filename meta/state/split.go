@@ -1,6 +1,10 @@
 package state
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/danubemq/danube/meta/catalog"
+)
 
 // Part is a piece of a batched command.
 type Part struct {
@@ -28,6 +32,20 @@ func Split(c Command) []Part {
 		return split(c.Entries, 0, func(e []PartitionHandOver) Command { return &HandOver{Owner: c.Owner, Entries: e} })
 	case *CopyRanges:
 		return split(c.Entries, 0, func(e []RangeCopy) Command { return &CopyRanges{Entries: e} })
+	case *CommitSegments:
+		return split(c.Entries, 0, func(e []SegmentCommit) Command { return &CommitSegments{Owner: c.Owner, Entries: e} })
+	case *GrantExports:
+		return split(c.Entries, 0, func(e []ExportGrant) Command { return &GrantExports{Entries: e} })
+	case *SwapSegments:
+		return split(c.Entries, 0, func(e []SegmentSwap) Command { return &SwapSegments{Owner: c.Owner, At: c.At, Entries: e} })
+	case *CondemnTopic:
+		return split(c.Partitions, 0, func(e []uint32) Command { return &CondemnTopic{ID: c.ID, At: c.At, Partitions: e} })
+	case *CondemnObjects:
+		return split(c.Names, 0, func(e []catalog.Name) Command {
+			return &CondemnObjects{Owner: c.Owner, At: c.At, Names: e, Pages: c.Pages}
+		})
+	case *ForgetObjects:
+		return split(c.Names, 0, func(e []catalog.Name) Command { return &ForgetObjects{Names: e} })
 	case *MoveCursors:
 		return splitCursors(c.Entries, 0)
 	}

@@ -11,7 +11,7 @@ type State struct {
 // New returns the state of a cluster in which nothing has happened yet.
 func New() *State {
 	s := &State{View: newView()}
-	s.namespaces.set(DefaultNamespace, &Namespace{Name: DefaultNamespace})
+	s.namespaces.Set(DefaultNamespace, &Namespace{Name: DefaultNamespace})
 	return s
 }
 

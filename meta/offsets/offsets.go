@@ -1,7 +1,13 @@
-package state
+// Package offsets holds sets of offsets and numbers that belong to offsets, small in memory and smaller in bytes: cursors
+// are made of them, and what a subscription has acknowledged out of order may be a hundred thousand runs.
+//
+// Values are immutable: methods return new ones that may share memory with the old. Decoding is safe on any bytes and
+// allocates in proportion to them.
+package offsets
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -10,33 +16,43 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// OffsetRange is a run of offsets, End exclusive.
-type OffsetRange struct{ Start, End uint64 }
+const (
+	// MaxRanges bounds the ranges of a set and the entries of Numbers.
+	MaxRanges = 1 << 20
+	// Max keeps sums of offsets and counts far from overflow.
+	Max = 1 << 62
+)
 
-// Offsets is a set of offsets: ascending, disjoint ranges that do not touch. It is immutable; methods return new sets
+// ErrDamaged says that bytes are not what an encoder of this package wrote.
+var ErrDamaged = errors.New("offsets are damaged")
+
+// Range is a run of offsets, End exclusive.
+type Range struct{ Start, End uint64 }
+
+// Set is a set of offsets: ascending, disjoint ranges that do not touch. It is immutable; methods return new sets
 // that may share memory with it. On the wire dense stretches are bitmaps and sparse ones ranges, whichever is smaller.
-type Offsets []OffsetRange
+type Set []Range
 
 // Contains says whether n is in the set.
-func (o Offsets) Contains(n uint64) bool {
+func (o Set) Contains(n uint64) bool {
 	i := sort.Search(len(o), func(i int) bool { return o[i].End > n })
 	return i < len(o) && o[i].Start <= n
 }
 
 // Union returns the set of what is in o or in p.
-func (o Offsets) Union(p Offsets) Offsets {
+func (o Set) Union(p Set) Set {
 	switch {
 	case len(p) == 0:
 		return o
 	case len(o) == 0:
 		return p
 	}
-	out := make(Offsets, 0, len(o)+len(p))
+	out := make(Set, 0, len(o)+len(p))
 	for len(o) > 0 || len(p) > 0 {
 		if len(p) == 0 || len(o) > 0 && o[0].Start <= p[0].Start {
-			out, o = out.extend(o[0]), o[1:]
+			out, o = out.Extend(o[0]), o[1:]
 		} else {
-			out, p = out.extend(p[0]), p[1:]
+			out, p = out.Extend(p[0]), p[1:]
 		}
 	}
 	// A cursor's set lives long, and consecutive acks make most unions far shorter than their parts.
@@ -47,16 +63,16 @@ func (o Offsets) Union(p Offsets) Offsets {
 }
 
 // Joined makes ranges that ascend by their starts a set, in place: those that touch become one.
-func Joined(ranges []OffsetRange) Offsets {
-	out := Offsets(ranges[:0])
+func Joined(ranges []Range) Set {
+	out := Set(ranges[:0])
 	for _, r := range ranges {
-		out = out.extend(r)
+		out = out.Extend(r)
 	}
 	return out
 }
 
-// extend appends r, whose start is not below that of the last range, to a set that the caller owns.
-func (o Offsets) extend(r OffsetRange) Offsets {
+// Extend appends r, whose start is not below that of the last range, to a set that the caller owns.
+func (o Set) Extend(r Range) Set {
 	if r.Start >= r.End {
 		return o
 	}
@@ -67,8 +83,8 @@ func (o Offsets) extend(r OffsetRange) Offsets {
 	return append(o, r)
 }
 
-// fold returns the smallest offset that is at or above prefix and not in the set, and the set's part above it.
-func (o Offsets) fold(prefix uint64) (uint64, Offsets) {
+// Fold returns the smallest offset that is at or above prefix and not in the set, and the set's part above it.
+func (o Set) Fold(prefix uint64) (uint64, Set) {
 	i := 0
 	for ; i < len(o) && o[i].Start <= prefix; i++ {
 		prefix = max(prefix, o[i].End)
@@ -79,8 +95,8 @@ func (o Offsets) fold(prefix uint64) (uint64, Offsets) {
 	return prefix, o[i:]
 }
 
-// from returns the part of the set that is not below start.
-func (o Offsets) from(start uint64) Offsets {
+// From returns the part of the set that is not below start.
+func (o Set) From(start uint64) Set {
 	i := sort.Search(len(o), func(i int) bool { return o[i].End > start })
 	switch {
 	case i == len(o):
@@ -93,10 +109,10 @@ func (o Offsets) from(start uint64) Offsets {
 	return out
 }
 
-// valid says whether o keeps the promises of the type.
-func (o Offsets) valid() bool {
+// Valid says whether o keeps the promises of the type.
+func (o Set) Valid() bool {
 	for i, r := range o {
-		if r.Start >= r.End || r.End > maxOffset || i > 0 && r.Start <= o[i-1].End {
+		if r.Start >= r.End || r.End > Max || i > 0 && r.Start <= o[i-1].End {
 			return false
 		}
 	}
@@ -108,7 +124,7 @@ const groupRanges = 512
 
 // encode appends groups: uvarint (n<<1 | form), uvarint gap to the end of the group before, then for form 0 n ranges
 // (length, gap, length, …), for form 1 n bytes of bitmap.
-func (o Offsets) encode(b []byte) []byte {
+func (o Set) encode(b []byte) []byte {
 	end := uint64(0)
 	for len(o) > 0 {
 		g := o[:min(groupRanges, len(o))]
@@ -133,7 +149,7 @@ func (o Offsets) encode(b []byte) []byte {
 }
 
 // listSize returns the bytes that the ranges of g take as a list, without the first gap.
-func listSize(g Offsets) int {
+func listSize(g Set) int {
 	size := 0
 	for i, r := range g {
 		if i > 0 {
@@ -146,7 +162,7 @@ func listSize(g Offsets) int {
 
 func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
-func appendBitmap(b []byte, g Offsets, size int) []byte {
+func appendBitmap(b []byte, g Set, size int) []byte {
 	at := len(b)
 	b = append(b, make([]byte, size)...)
 	m, first := b[at:], g[0].Start
@@ -159,10 +175,10 @@ func appendBitmap(b []byte, g Offsets, size int) []byte {
 }
 
 // decodeOffsets reads what encode wrote. It allocates in proportion to the bytes it has read and never makes a set of
-// more than MaxCursorRanges ranges.
-func decodeOffsets(b []byte) (Offsets, error) {
+// more than MaxRanges ranges.
+func decodeOffsets(b []byte) (Set, error) {
 	d := varints{b: b}
-	var out Offsets
+	var out Set
 	end := uint64(0)
 	for len(d.b) > 0 && d.err == nil {
 		head := d.next()
@@ -172,12 +188,12 @@ func decodeOffsets(b []byte) (Offsets, error) {
 		}
 		if head&1 == 0 {
 			for range n {
-				r := OffsetRange{Start: end + d.next()}
+				r := Range{Start: end + d.next()}
 				r.End = r.Start + d.next()
 				if d.err == nil && (r.Start < end || r.End <= r.Start) {
 					return nil, fmt.Errorf("%w: range in an offset set", ErrDamaged)
 				}
-				out, end = out.extend(r), r.End
+				out, end = out.Extend(r), r.End
 			}
 		} else {
 			first := end + d.next()
@@ -187,11 +203,11 @@ func decodeOffsets(b []byte) (Offsets, error) {
 			out, end = out.extendBitmap(first, d.b[:n])
 			d.b = d.b[n:]
 		}
-		if len(out) > MaxCursorRanges || end > maxOffset {
+		if len(out) > MaxRanges || end > Max {
 			return nil, fmt.Errorf("%w: offset set out of bounds", ErrDamaged)
 		}
 	}
-	if d.err == nil && !out.valid() {
+	if d.err == nil && !out.Valid() {
 		d.err = fmt.Errorf("%w: offset set out of order", ErrDamaged)
 	}
 	if d.err != nil {
@@ -201,7 +217,7 @@ func decodeOffsets(b []byte) (Offsets, error) {
 }
 
 // extendBitmap appends the offsets of a bitmap whose first bit is first, and returns the end of the last one.
-func (o Offsets) extendBitmap(first uint64, m []byte) (Offsets, uint64) {
+func (o Set) extendBitmap(first uint64, m []byte) (Set, uint64) {
 	end := first
 	for i, v := range m {
 		for v != 0 {
@@ -209,7 +225,7 @@ func (o Offsets) extendBitmap(first uint64, m []byte) (Offsets, uint64) {
 			run := bits.TrailingZeros8(^(v >> low))
 			start := first + uint64(8*i+low)
 			end = start + uint64(run)
-			o = o.extend(OffsetRange{start, end})
+			o = o.Extend(Range{start, end})
 			v &^= (1<<run - 1) << low
 		}
 	}
@@ -236,10 +252,10 @@ func (d *varints) next() uint64 {
 }
 
 // EncodeMsgpack implements msgpack.CustomEncoder.
-func (o Offsets) EncodeMsgpack(e *msgpack.Encoder) error { return e.EncodeBytes(o.encode(nil)) }
+func (o Set) EncodeMsgpack(e *msgpack.Encoder) error { return e.EncodeBytes(o.encode(nil)) }
 
 // DecodeMsgpack implements msgpack.CustomDecoder.
-func (o *Offsets) DecodeMsgpack(d *msgpack.Decoder) error {
+func (o *Set) DecodeMsgpack(d *msgpack.Decoder) error {
 	b, err := d.DecodeBytes()
 	if err != nil {
 		return err
@@ -248,14 +264,14 @@ func (o *Offsets) DecodeMsgpack(d *msgpack.Decoder) error {
 	return err
 }
 
-// OffsetNumber is a number that belongs to an offset.
-type OffsetNumber struct{ Offset, Number uint64 }
+// Number is a number that belongs to an offset.
+type Number struct{ Offset, Number uint64 }
 
-// OffsetNumbers is ascending by offset, each offset once. It is immutable.
-type OffsetNumbers []OffsetNumber
+// Numbers is ascending by offset, each offset once. It is immutable.
+type Numbers []Number
 
 // Get returns the number of offset n, zero if it has none.
-func (l OffsetNumbers) Get(n uint64) uint64 {
+func (l Numbers) Get(n uint64) uint64 {
 	i := sort.Search(len(l), func(i int) bool { return l[i].Offset >= n })
 	if i < len(l) && l[i].Offset == n {
 		return l[i].Number
@@ -263,15 +279,15 @@ func (l OffsetNumbers) Get(n uint64) uint64 {
 	return 0
 }
 
-// merge returns l with the numbers of p put in by choose(old, new); a zero leaves the list, and so does each offset
-// that c acknowledges.
-func (l OffsetNumbers) merge(p OffsetNumbers, c *Cursor, choose func(old, new uint64) uint64) OffsetNumbers {
+// Merge returns l with the numbers of p put in by choose(old, new); a zero leaves the list, and so does each offset
+// that is gone.
+func (l Numbers) Merge(p Numbers, gone func(offset uint64) bool, choose func(old, new uint64) uint64) Numbers {
 	if len(l) == 0 && len(p) == 0 {
 		return nil
 	}
-	out := make(OffsetNumbers, 0, len(l)+len(p))
-	put := func(e OffsetNumber) {
-		if e.Number != 0 && !c.Acknowledged(e.Offset) {
+	out := make(Numbers, 0, len(l)+len(p))
+	put := func(e Number) {
+		if e.Number != 0 && !gone(e.Offset) {
 			out = append(out, e)
 		}
 	}
@@ -284,7 +300,7 @@ func (l OffsetNumbers) merge(p OffsetNumbers, c *Cursor, choose func(old, new ui
 			put(p[0])
 			p = p[1:]
 		default:
-			put(OffsetNumber{p[0].Offset, choose(l[0].Number, p[0].Number)})
+			put(Number{p[0].Offset, choose(l[0].Number, p[0].Number)})
 			l, p = l[1:], p[1:]
 		}
 	}
@@ -294,9 +310,10 @@ func (l OffsetNumbers) merge(p OffsetNumbers, c *Cursor, choose func(old, new ui
 	return slices.Clip(out)
 }
 
-func (l OffsetNumbers) valid() bool {
+// Valid says whether l keeps the promises of the type.
+func (l Numbers) Valid() bool {
 	for i, e := range l {
-		if e.Offset > maxOffset || i > 0 && e.Offset <= l[i-1].Offset {
+		if e.Offset > Max || i > 0 && e.Offset <= l[i-1].Offset {
 			return false
 		}
 	}
@@ -304,9 +321,9 @@ func (l OffsetNumbers) valid() bool {
 }
 
 // EncodeMsgpack implements msgpack.CustomEncoder: pairs of uvarints, gap of the offset and zigzag gap of the number.
-func (l OffsetNumbers) EncodeMsgpack(e *msgpack.Encoder) error {
+func (l Numbers) EncodeMsgpack(e *msgpack.Encoder) error {
 	var b []byte
-	var at OffsetNumber
+	var at Number
 	for _, n := range l {
 		b = binary.AppendUvarint(b, n.Offset-at.Offset)
 		b = binary.AppendVarint(b, int64(n.Number-at.Number))
@@ -316,21 +333,21 @@ func (l OffsetNumbers) EncodeMsgpack(e *msgpack.Encoder) error {
 }
 
 // DecodeMsgpack implements msgpack.CustomDecoder.
-func (l *OffsetNumbers) DecodeMsgpack(dec *msgpack.Decoder) error {
+func (l *Numbers) DecodeMsgpack(dec *msgpack.Decoder) error {
 	b, err := dec.DecodeBytes()
 	if err != nil {
 		return err
 	}
 	d := varints{b: b}
-	var out OffsetNumbers
-	var at OffsetNumber
+	var out Numbers
+	var at Number
 	for len(d.b) > 0 && d.err == nil {
 		at.Offset += d.next()
 		z := d.next()
 		at.Number += z>>1 ^ -(z & 1)
 		out = append(out, at)
 	}
-	if d.err == nil && (!out.valid() || len(out) > MaxCursorRanges) {
+	if d.err == nil && (!out.Valid() || len(out) > MaxRanges) {
 		d.err = fmt.Errorf("%w: numbers of offsets out of order or bounds", ErrDamaged)
 	}
 	*l = slices.Clip(out)

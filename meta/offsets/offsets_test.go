@@ -1,4 +1,4 @@
-package state
+package offsets
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func drawOffsets(t *rapid.T, label string) Offsets {
-	var o Offsets
+func drawOffsets(t *rapid.T, label string) Set {
+	var o Set
 	at := rapid.Uint64Range(0, 1<<40).Draw(t, label+" base")
 	dense := rapid.Bool().Draw(t, label+" dense")
 	for range rapid.IntRange(0, 1200).Draw(t, label+" ranges") {
@@ -18,7 +18,7 @@ func drawOffsets(t *rapid.T, label string) Offsets {
 			gap = rapid.Uint64Range(1, 5000).Draw(t, "gap")
 		}
 		end := at + gap + 1
-		o = append(o, OffsetRange{at + gap, end})
+		o = append(o, Range{at + gap, end})
 		at = end
 	}
 	return o
@@ -35,20 +35,20 @@ func TestOffsetsSurviveEncoding(t *testing.T) {
 }
 
 func TestOffsetsUnionHoldsBoth(t *testing.T) {
-	draw := rapid.Custom(func(t *rapid.T) Offsets {
-		var o Offsets
+	draw := rapid.Custom(func(t *rapid.T) Set {
+		var o Set
 		at := uint64(0)
 		for range rapid.IntRange(0, 12).Draw(t, "ranges") {
 			start := at + rapid.Uint64Range(1, 6).Draw(t, "gap")
 			at = start + rapid.Uint64Range(1, 6).Draw(t, "length")
-			o = append(o, OffsetRange{start, at})
+			o = append(o, Range{start, at})
 		}
 		return o
 	})
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := draw.Draw(rt, "a"), draw.Draw(rt, "b")
 		u := a.Union(b)
-		if !u.valid() {
+		if !u.Valid() {
 			rt.Fatalf("union %v is out of order", u)
 		}
 		for n := range uint64(160) {
@@ -56,7 +56,7 @@ func TestOffsetsUnionHoldsBoth(t *testing.T) {
 				rt.Fatalf("%v ∪ %v = %v is wrong at %d", a, b, u, n)
 			}
 		}
-		prefix, above := u.fold(3)
+		prefix, above := u.Fold(3)
 		for n := range uint64(160) {
 			if (n < prefix || above.Contains(n)) != (n < 3 || u.Contains(n)) {
 				rt.Fatalf("fold of %v at 3 = %d, %v is wrong at %d", u, prefix, above, n)
@@ -69,14 +69,14 @@ func TestOffsetsUnionHoldsBoth(t *testing.T) {
 }
 
 func TestOffsetsTakeTheSmallerForm(t *testing.T) {
-	var alternate, sparse, whole Offsets
+	var alternate, sparse, whole Set
 	for i := range uint64(100_000) {
-		alternate = append(alternate, OffsetRange{2 * i, 2*i + 1})
-		sparse = append(sparse, OffsetRange{1000 * i, 1000*i + 1})
+		alternate = append(alternate, Range{2 * i, 2*i + 1})
+		sparse = append(sparse, Range{1000 * i, 1000*i + 1})
 	}
-	whole = Offsets{{0, 100_000}}
+	whole = Set{{0, 100_000}}
 	for name, c := range map[string]struct {
-		set  Offsets
+		set  Set
 		most int
 	}{
 		"every second offset is a bitmap": {alternate, 26_000},

@@ -1,22 +1,25 @@
-package state
+package settings
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // CheckName refuses a part of a name (namespace, topic, subscription, broker) that is empty, longer than MaxNameBytes
 // or holds anything but letters, digits, '.', '_' and '-'. The refusal names the allowed set.
 func CheckName(what, name string) error {
 	if name == "" {
-		return refuse(ErrInvalid, "%s name is empty", what)
+		return fmt.Errorf("%s name is empty", what)
 	}
 	if len(name) > MaxNameBytes {
-		return refuse(ErrInvalid, "%s name has %d bytes; at most %d are allowed", what, len(name), MaxNameBytes)
+		return fmt.Errorf("%s name has %d bytes; at most %d are allowed", what, len(name), MaxNameBytes)
 	}
 	for i := range len(name) {
 		c := name[i]
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
 		default:
-			return refuse(ErrInvalid, "%s name %q holds a character other than letters, digits, '.', '_' and '-'", what, name)
+			return fmt.Errorf("%s name %q holds a character other than letters, digits, '.', '_' and '-'", what, name)
 		}
 	}
 	return nil
@@ -29,7 +32,7 @@ func SplitTopic(topic string) (namespace, name string, err error) {
 		namespace, name, ok = strings.Cut(rest, "/")
 	}
 	if !ok {
-		return "", "", refuse(ErrInvalid, "topic name %.300q is not of the form /namespace/name", topic)
+		return "", "", fmt.Errorf("topic name %.300q is not of the form /namespace/name", topic)
 	}
 	if err := CheckName("namespace", namespace); err != nil {
 		return "", "", err
