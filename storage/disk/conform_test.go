@@ -257,6 +257,31 @@ func TestRename(t *testing.T) {
 	})
 }
 
+func TestLink(t *testing.T) {
+	both(t, func(t *testing.T, fsys FS, dir string) {
+		put(t, fsys, dir+"/f", "text")
+		must(t, fsys.Mkdir(dir+"/d"))
+		must(t, fsys.Link(dir+"/f", dir+"/d/g"))
+		is := func(err, target error) {
+			t.Helper()
+			if !errors.Is(err, target) {
+				t.Fatalf("got %v, want %v", err, target)
+			}
+		}
+		is(fsys.Link(dir+"/f", dir+"/d/g"), fs.ErrExist)
+		is(fsys.Link(dir+"/f", dir+"/d"), fs.ErrExist)
+		is(fsys.Link(dir+"/missing", dir+"/h"), fs.ErrNotExist)
+		is(fsys.Link(dir+"/f", dir+"/missing/h"), fs.ErrNotExist)
+		if err := fsys.Link(dir+"/d", dir+"/e"); err == nil {
+			t.Fatal("a directory got a second name")
+		}
+		must(t, fsys.Remove(dir+"/f"))
+		if got := content(t, fsys, dir+"/d/g"); got != "text" {
+			t.Fatalf("through the other name %q", got)
+		}
+	})
+}
+
 func TestRemovedFileStaysReadable(t *testing.T) {
 	both(t, func(t *testing.T, fsys FS, dir string) {
 		f := put(t, fsys, dir+"/f", "still here")

@@ -92,9 +92,18 @@ type Dirs interface {
 	SyncDir(name string) error
 }
 
+// links gives a file a further name.
+type links interface {
+	// Link makes to another name of the file from, and fails with fs.ErrExist when
+	// to is there. Of several that link to one name at once, from any number of
+	// machines, one succeeds. The entry is durable after SyncDir of to's directory.
+	Link(from, to string) error
+}
+
 // FS is a file system. It is safe for concurrent use.
 type FS interface {
 	Dirs
+	links
 	// Open opens a regular file.
 	Open(name string, flags Flags) (File, error)
 	// Lock takes the exclusive lock on the file name, made when missing, until

@@ -94,7 +94,7 @@ func (m *Memory) crash(what func(*world)) *Memory {
 
 // Fail has hook called before every operation, with no lock held, as hook(op,
 // name): op is open, read, write, sync, truncate, size, mkdir, readdir, stat,
-// rename (name is the old one), remove, syncdir, lock or free. An error it
+// rename and link (name is the old one), remove, syncdir, lock or free. An error it
 // returns is what the operation returns. A failed write leaves a prefix of its
 // bytes written, a failed sync its pages unsynced for good; everything else then
 // did nothing. Nil removes the hook.
@@ -271,6 +271,11 @@ func (m *Memory) Stat(name string) (Entry, error) {
 		return nil
 	})
 	return e, err
+}
+
+// Link gives a file a further name.
+func (m *Memory) Link(from, to string) error {
+	return m.call("link", from, func(w *world) error { return w.linkTo(from, to) })
 }
 
 // Rename moves a file or directory.

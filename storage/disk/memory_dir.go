@@ -73,6 +73,25 @@ func (w *world) link(dir *node, name string, n *node) {
 	w.pending = append(w.pending, dirOp{dir: dir, name: name, n: n})
 }
 
+// linkTo gives the file from a further name.
+func (w *world) linkTo(from, to string) error {
+	n, err := w.find(from)
+	if err != nil {
+		return err
+	}
+	dir, base, err := w.parent(to)
+	switch {
+	case err != nil:
+		return err
+	case n.dir:
+		return syscall.EPERM
+	case base == "" || dir.entries[base] != nil:
+		return syscall.EEXIST
+	}
+	w.link(dir, base, n)
+	return nil
+}
+
 func (w *world) remove(name string) error {
 	dir, base, err := w.parent(name)
 	if err != nil {

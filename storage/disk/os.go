@@ -76,6 +76,8 @@ func (osFS) Stat(name string) (Entry, error) {
 	return entryOf(info), nil
 }
 
+func (osFS) Link(from, to string) error { return os.Link(from, to) }
+
 func (osFS) Rename(from, to string) error {
 	err := os.Rename(from, to)
 	if link, ok := errors.AsType[*os.LinkError](err); ok {
