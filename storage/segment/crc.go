@@ -1,6 +1,9 @@
 package segment
 
-import "hash/crc32"
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
 
 // castagnoli is CRC-32C, computed by the processor where it can.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -42,4 +45,25 @@ func combine(a, b uint32, n int) uint32 {
 		n >>= 8
 	}
 	return a ^ b
+}
+
+// Join is the CRC of what has CRC a followed by n bytes that have CRC b, for n
+// below 4 GiB: how the CRC of a whole follows from those of its parts.
+func Join(a, b uint32, n int64) uint32 { return combine(a, b, int(n)) }
+
+// Sum is the CRC by which a sealed segment is known, from its last 16 bytes or
+// more: the one that stands there, of everything before it. Zero: these are fewer.
+func Sum(tail []byte) uint32 {
+	if len(tail) < trailerSize {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(tail[len(tail)-trailerSize+4:])
+}
+
+// WholeCRC is the CRC of all bytes of a sealed segment, from its last 16 or more.
+// Bytes that went bad do not agree with it; it tells no segment from another, since
+// it is the same for all: what their own CRC and a constant follow has no other.
+func WholeCRC(tail []byte) uint32 {
+	rest := tail[len(tail)-trailerSize+4:]
+	return crc32.Update(binary.LittleEndian.Uint32(rest), castagnoli, rest)
 }

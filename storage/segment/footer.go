@@ -30,9 +30,13 @@ type Footer struct {
 	Index  []Entry
 	Epochs []EpochStart
 
+	sum       uint32 // of one that was read
 	sessions  int
 	producers []byte // encoded
 }
+
+// Sum is the CRC by which the segment is known whose footer was read, see [Sum].
+func (f *Footer) Sum() uint32 { return f.sum }
 
 // Append appends the encoded footer, with the producer table as it stands after
 // the last batch of the segment, to dst. Nil is an empty table.
@@ -92,10 +96,9 @@ func parseFooter(b []byte) (*Footer, error) {
 	if size := int(binary.LittleEndian.Uint32(b[end:])); size != len(b) {
 		return nil, corrupt("footer of %d bytes in %d", size, len(b))
 	}
-	f := &Footer{Facts: parseFacts(b)}
-	want := binary.LittleEndian.Uint32(b[end+4:])
-	if got := combine(f.DataCRC, batch.Checksum(b[:end+4]), end+4); got != want {
-		return nil, corrupt("footer CRC %08x, computed %08x", want, got)
+	f := &Footer{Facts: parseFacts(b), sum: Sum(b)}
+	if got := combine(f.DataCRC, batch.Checksum(b[:end+4]), end+4); got != f.sum {
+		return nil, corrupt("footer CRC %08x, computed %08x", f.sum, got)
 	}
 	if v := int(binary.LittleEndian.Uint16(b[8:])); v != version {
 		return nil, &VersionError{What: "segment footer", Found: v, Known: version}

@@ -71,6 +71,26 @@ func TestFileChecksums(t *testing.T) {
 	}
 }
 
+// TestSumTellsSegmentsApart: of the same length, offsets and times. A CRC over all of the bytes does not.
+func TestSumTellsSegmentsApart(t *testing.T) {
+	of := func(payload string) []byte {
+		w := newBuild(t, testHeader())
+		w.add(t, payload)
+		return w.seal()
+	}
+	a, b := of("payload a"), of("payload b")
+	if len(a) != len(b) || Sum(a) == Sum(b) {
+		t.Errorf("%d and %d bytes, %08x and %08x", len(a), len(b), Sum(a), Sum(b))
+	}
+	if batch.Checksum(a) != WholeCRC(a) || WholeCRC(a) != WholeCRC(b) {
+		t.Errorf("all of it %08x and %08x, computed %08x", WholeCRC(a), WholeCRC(b), batch.Checksum(a))
+	}
+	f, err := ReadFooter(bytes.NewReader(a), int64(len(a)))
+	if err != nil || f.Sum() != Sum(a) || Sum(a[len(a)-16:]) != Sum(a) || Sum(a[:15]) != 0 {
+		t.Errorf("%v, %v", f, err)
+	}
+}
+
 // large is a segment of several stretches, with a clock that goes back once.
 func large(t testing.TB) *build {
 	w := newBuild(t, testHeader())

@@ -301,10 +301,11 @@ func (p *Table) drop(h *history) {
 // Stored is what a footer keeps of the sessions: the batches below end.
 func (p *Table) Stored(end uint64) *segment.Producers {
 	out := &segment.Producers{}
+	var head [batch.HeaderSize]byte
 	for h := p.oldest; h != nil; h = h.newer {
 		for _, s := range h.batches {
 			if s.Base < end {
-				out.Add(asBatch(h.key, s))
+				out.Add(fill(head[:], h.key, s))
 			}
 		}
 	}
@@ -313,7 +314,11 @@ func (p *Table) Stored(end uint64) *segment.Producers {
 
 // asBatch is the header of the batch, as far as it is remembered.
 func asBatch(key Key, s segment.Sent) batch.Batch {
-	b := batch.Batch(make([]byte, batch.HeaderSize))
+	return fill(make([]byte, batch.HeaderSize), key, s)
+}
+
+// fill is asBatch in memory of the caller's.
+func fill(b batch.Batch, key Key, s segment.Sent) batch.Batch {
 	binary.LittleEndian.PutUint64(b[8:], s.Base)
 	binary.LittleEndian.PutUint64(b[24:], uint64(s.AppendTime))
 	binary.LittleEndian.PutUint32(b[36:], key.Number)
