@@ -26,6 +26,12 @@ type (
 	Class = wal.Class
 	// Damage is a range of offsets that cannot be read, with file and position.
 	Damage = wal.Damage
+	// InCold says that messages are to be had from the cold tier; no reader steps over it.
+	InCold = wal.InCold
+	// Offsets is a run of offsets.
+	Offsets = wal.Offsets
+	// Backlog is what a log holds that the cold tier is to get.
+	Backlog = wal.Backlog
 	// Trimmed says that an offset lies below the start of the log.
 	Trimmed = wal.Trimmed
 	// SequenceError says which sequence a session stores next.
@@ -87,6 +93,8 @@ type Facts struct {
 	Ranges   []Range
 	LogStart uint64
 	Floor    uint64 // highest acknowledged end the owner has reported
+	// Cold is what the catalog covers: what of it is not here is no damage.
+	Cold []Offsets
 }
 
 // Recovery is what opening a partition found (R10).
@@ -121,7 +129,7 @@ type Log struct {
 // found by range of offsets. A partition is open once at a time: again after Close.
 func (s *Store) Log(ctx context.Context, f Facts) (*Log, Recovery, error) {
 	l, found, err := s.tier.Log(ctx, wal.Opening{
-		ID: f.ID, Topic: f.Topic, Extents: extentsOf(f.Ranges), Start: f.LogStart, Floor: f.Floor,
+		ID: f.ID, Topic: f.Topic, Extents: extentsOf(f.Ranges), Start: f.LogStart, Floor: f.Floor, Cold: f.Cold,
 	})
 	if err != nil {
 		return nil, Recovery{}, err
@@ -207,7 +215,7 @@ func (l *Log) Reader(from uint64) *Reader { return &Reader{Reader: l.Log.Reader(
 
 // Next returns the next batches: as many as lie together and fit maxBytes, but
 // at least one, and none at or above the committed end (R1). Errors: ErrEnd,
-// ErrClosed, *Gap, *Trimmed, *Elsewhere, *Damage; the reader has not moved then.
+// ErrClosed, *Gap, *Trimmed, *InCold, *Elsewhere, *Damage; the reader has not moved then.
 func (r *Reader) Next(maxBytes int) (View, error) {
 	v, err := r.Reader.Next(maxBytes)
 	if err == nil {

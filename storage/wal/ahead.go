@@ -57,7 +57,7 @@ func (r *round) writeAhead(p *part) (more bool, err error) {
 		if isNoSpace(err) {
 			return false, nil // the round whose turn it is will find out, and answer
 		}
-		return false, fmt.Errorf("write %s: %w", p.file.handle.Name, err)
+		return false, fmt.Errorf("write %s: %w", p.file.Handle.Name, err)
 	}
 	l.ahead += size
 	return true, nil
@@ -76,13 +76,13 @@ func (t *Tier) dropAhead(f *file) error {
 		return nil
 	}
 	f.log.ahead = 0
-	h, err := t.cache.Acquire(&f.handle, 0)
+	h, err := t.cache.Acquire(&f.Handle, 0)
 	if err != nil {
 		return fmt.Errorf("open segment: %w", err)
 	}
-	defer t.cache.Release(&f.handle, true)
+	defer t.cache.Release(&f.Handle, true)
 	if err := h.Truncate(f.size); err != nil {
-		return fmt.Errorf("cut %s at %d: %w", f.handle.Name, f.size, err)
+		return fmt.Errorf("cut %s at %d: %w", f.Handle.Name, f.size, err)
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func appendOne(t *testing.T, l *Log, s *sender) Pending {
 func reopenAfter(t *testing.T, fsys *disk.Memory, acked int) []string {
 	t.Helper()
 	tier := openTier(t, fsys, nil)
-	l, found := openLog(t, tier, Opening{ID: topic(1), Topic: "/default/t", Extents: []Extent{{1, 0, openEnd, false}}})
+	l, found := openLog(t, tier, Opening{ID: topic(1), Topic: "/default/t", Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}})
 	if found.Class == Damaged || int(found.End) < acked {
 		t.Fatalf("found %+v, %d messages were acknowledged", found, acked)
 	}

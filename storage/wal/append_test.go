@@ -192,7 +192,7 @@ func TestIntervalAcksBeforeTheSync(t *testing.T) {
 		fsys := r.fsys.PowerLoss()
 		r.tier.Close()
 		tier := openTier(t, fsys, func(c *Config) { c.BootID = "two" })
-		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}})
+		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}})
 		if found.Proven || found.End < synced || found.End > 100 || found.Class == Damaged {
 			t.Fatalf("synced up to %d, found %+v", synced, found)
 		}
@@ -354,7 +354,7 @@ func TestVerifyLooksIntoTheFiles(t *testing.T) {
 		t.Fatalf("a whole log: %v", found)
 	}
 	victim := r.log.files.list[1]
-	f, err := r.fsys.Open(victim.handle.Name, disk.Write)
+	f, err := r.fsys.Open(victim.Handle.Name, disk.Write)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +370,7 @@ func TestVerifyLooksIntoTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	verify()
-	if len(found) != 1 || found[0].To != found[0].From+1 || found[0].File != victim.handle.Name || found[0].From < victim.base {
+	if len(found) != 1 || found[0].To != found[0].From+1 || found[0].File != victim.Handle.Name || found[0].From < victim.Base {
 		t.Fatalf("found %v", found)
 	}
 	if got := len(readAll(t, r.log, 0)); got != 30 {

@@ -142,27 +142,27 @@ func (t *Tier) settle(list []*file) error {
 }
 
 func (t *Tier) settleOne(f *file) error {
-	_, err := t.cache.Acquire(&f.handle, disk.Write)
-	if isNotExist(err) && f.gone.Load() {
+	_, err := t.cache.Acquire(&f.Handle, disk.Write)
+	if isNotExist(err) && f.Gone.Load() {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("open to sync: %w", err)
 	}
-	defer t.cache.Release(&f.handle, false)
-	if err := t.cache.Sync(&f.handle); err != nil {
+	defer t.cache.Release(&f.Handle, false)
+	if err := t.cache.Sync(&f.Handle); err != nil {
 		return err
 	}
 	if f.anchored.Load() {
 		return nil
 	}
-	dir := path.Dir(f.handle.Name)
+	dir := path.Dir(f.Handle.Name)
 	err = t.config.FS.SyncDir(dir)
 	if err == nil && !f.log.files.anchored.Load() {
 		err = t.config.FS.SyncDir(path.Dir(dir))
 	}
-	if err != nil && !(isNotExist(err) && f.gone.Load()) {
-		return fmt.Errorf("sync directory of %s: %w", f.handle.Name, err)
+	if err != nil && !(isNotExist(err) && f.Gone.Load()) {
+		return fmt.Errorf("sync directory of %s: %w", f.Handle.Name, err)
 	}
 	f.anchored.Store(true)
 	return nil

@@ -88,7 +88,7 @@ func (l *Log) lastFile() (hotdir.End, bool) {
 		return hotdir.End{}, false
 	}
 	f := l.files.list[n-1]
-	return hotdir.End{Base: f.base, Epoch: f.epoch, Size: f.size, End: f.end}, f.known && f.sealed
+	return hotdir.End{Base: f.Base, Epoch: f.Epoch, Size: f.size, End: f.end}, f.known && f.sealed
 }
 
 // shut gives back the memory and the open files of a log.
@@ -99,7 +99,7 @@ func (l *Log) shut() error {
 	l.tail.Release()
 	var err error
 	for _, f := range l.files.list {
-		err = errors.Join(err, l.tier.cache.Drop(&f.handle))
+		err = errors.Join(err, l.tier.cache.Drop(&f.Handle))
 	}
 	l.notify()
 	return err

@@ -30,7 +30,7 @@ func TestLogIsOpenedAgainInOneProcess(t *testing.T) {
 			r := newRig(t, nil)
 			r.mustPut(5, 3000)
 			first := r.send
-			found := r.reopen(Extent{1, 0, openEnd, false})
+			found := r.reopen(Extent{Epoch: 1, Start: 0, End: openEnd})
 			if found.End != 5 || found.Class != Clean || !found.Proven || len(found.Damaged) > 0 {
 				t.Fatalf("opened again: %+v", found)
 			}
@@ -45,7 +45,7 @@ func TestLogIsOpenedAgainInOneProcess(t *testing.T) {
 				t.Fatalf("sent again: %+v, %v", p, err)
 			}
 			r.mustPut(3, 100)
-			extents := []Extent{{1, 0, 5, false}, {2, 5, openEnd, false}}
+			extents := []Extent{{Epoch: 1, Start: 0, End: 5}, {Epoch: 2, Start: 5, End: openEnd}}
 			fsys := r.fsys
 			switch how {
 			case "clean":
@@ -113,7 +113,7 @@ func TestUnprovenEndStaysUnproven(t *testing.T) {
 	}
 	f.Close()
 	r.tier = openTier(t, fsys, nil)
-	extents := []Extent{{1, 0, openEnd, false}}
+	extents := []Extent{{Epoch: 1, Start: 0, End: openEnd}}
 	l, found := openLog(t, r.tier, Opening{ID: topic(1), Extents: extents})
 	if found.Proven {
 		t.Fatal("the end is proven without a proof")
@@ -125,7 +125,7 @@ func TestUnprovenEndStaysUnproven(t *testing.T) {
 	if err := r.log.Begin(2, 100, 1000); err != nil {
 		t.Fatal(err)
 	}
-	if found = r.reopen(Extent{1, 0, 2, false}, Extent{2, 100, openEnd, false}); !found.Proven || found.End != 100 {
+	if found = r.reopen(Extent{Epoch: 1, Start: 0, End: 2}, Extent{Epoch: 2, Start: 100, End: openEnd}); !found.Proven || found.End != 100 {
 		t.Fatalf("an epoch of this run: %+v", found)
 	}
 	r.close()
@@ -135,7 +135,7 @@ func TestUnprovenEndStaysUnproven(t *testing.T) {
 func TestOwnedElsewhereInBetween(t *testing.T) {
 	r := newRig(t, nil)
 	r.mustPut(4, 100)
-	found := r.reopen(Extent{1, 0, 4, false}, Extent{2, 4, 10, true}, Extent{3, 10, openEnd, true})
+	found := r.reopen(Extent{Epoch: 1, Start: 0, End: 4}, Extent{Epoch: 2, Start: 4, End: 10, Away: true}, Extent{Epoch: 3, Start: 10, End: openEnd, Away: true})
 	if found.End != 10 || found.Class != Clean {
 		t.Fatalf("history of a log owned elsewhere: %+v", found)
 	}
@@ -150,12 +150,12 @@ func TestOwnedElsewhereInBetween(t *testing.T) {
 	if e, ok := errors.AsType[*Elsewhere](err); !ok || e.From != 4 || e.To != 10 {
 		t.Fatalf("read what is elsewhere: %v", err)
 	}
-	r.log.SetExtents([]Extent{{1, 0, 4, false}, {2, 4, 10, false}})
+	r.log.SetExtents([]Extent{{Epoch: 1, Start: 0, End: 4}, {Epoch: 2, Start: 4, End: 10}})
 	_, err = reader.Next(1)
 	if d, ok := errors.AsType[*Damage](err); !ok || d.From != 4 || d.To != 10 {
 		t.Fatalf("read what should be here: %v", err)
 	}
-	found = r.reopen(Extent{1, 0, 4, false}, Extent{2, 4, 10, true}, Extent{3, 10, 12, true})
+	found = r.reopen(Extent{Epoch: 1, Start: 0, End: 4}, Extent{Epoch: 2, Start: 4, End: 10, Away: true}, Extent{Epoch: 3, Start: 10, End: 12, Away: true})
 	if found.End != 12 || found.Class != Clean {
 		t.Fatalf("owned again: %+v", found)
 	}
@@ -206,7 +206,7 @@ func TestCloseBesideTraffic(t *testing.T) {
 			}
 		})
 	}
-	want, extents := uint64(0), []Extent{{1, 0, openEnd, false}}
+	want, extents := uint64(0), []Extent{{Epoch: 1, Start: 0, End: openEnd}}
 	for epoch := uint64(2); epoch < 2+rounds; epoch++ {
 		old := r.log
 		acked := make(chan uint64, 1)
@@ -237,7 +237,7 @@ func TestCloseBesideTraffic(t *testing.T) {
 		} else {
 			extents[n-1].End = want
 		}
-		extents = append(extents, Extent{epoch, want, openEnd, false})
+		extents = append(extents, Extent{Epoch: epoch, Start: want, End: openEnd})
 		if err := r.log.Begin(epoch, want, 1<<40); err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func TestCloseWaitsForTheMark(t *testing.T) {
 	}
 	r.tier.commits.leaving--
 	r.tier.mu.Unlock()
-	l, found := openLog(t, r.tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Floor: 2})
+	l, found := openLog(t, r.tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Floor: 2})
 	if found.End != 2 || found.Class != Clean || !l.files.list[0].sealed {
 		t.Fatalf("%+v, sealed: %v", found, l.files.list[0].sealed)
 	}
@@ -311,7 +311,7 @@ func TestLogAndTierCloseSideBySide(t *testing.T) {
 		r.close()
 		wg.Wait()
 		tier := openTier(t, r.fsys, nil)
-		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Floor: 2})
+		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Floor: 2})
 		if found.End != 2 || !found.Proven || found.Class != Clean {
 			t.Fatalf("%+v", found)
 		}

@@ -206,7 +206,7 @@ func (r *round) write() error {
 			continue
 		}
 		if !isNoSpace(p.err) {
-			return fmt.Errorf("write %s: %w", p.file.handle.Name, p.err)
+			return fmt.Errorf("write %s: %w", p.file.Handle.Name, p.err)
 		}
 		if err := r.undo(p); err != nil {
 			return err
@@ -234,11 +234,11 @@ func behind(bufs [][]byte, n int) [][]byte {
 func (r *round) undo(p *part) error {
 	if p.handle != nil {
 		if err := p.handle.Truncate(p.pos); err != nil {
-			return fmt.Errorf("cut %s at %d: %w", p.file.handle.Name, p.pos, err)
+			return fmt.Errorf("cut %s at %d: %w", p.file.Handle.Name, p.pos, err)
 		}
-		r.tier.cache.Release(&p.file.handle, true)
+		r.tier.cache.Release(&p.file.Handle, true)
 	}
-	r.tier.space.ranOut(p.err)
+	r.tier.space.RanOut(p.err)
 	r.tier.metrics.full.Inc()
 	p.log.cutBack()
 	return nil
@@ -259,8 +259,8 @@ func (r *round) complete() {
 	t := r.tier
 	for i := range r.parts {
 		p := &r.parts[i]
-		t.cache.Release(&p.file.handle, !p.direct || p.log.ahead > 0)
-		p.file.index(r.bufs[p.from:p.to])
+		t.cache.Release(&p.file.Handle, !p.direct || p.log.ahead > 0)
+		p.file.Add(r.bufs[p.from:p.to])
 		l := p.log
 		l.mu.Lock()
 		before := l.tail.Pending()
@@ -343,16 +343,16 @@ func (r *round) mark(l *Log) error {
 	if !wanted {
 		return nil
 	}
-	h, err := r.tier.cache.Acquire(&f.handle, disk.Write)
-	if isNotExist(err) && f.gone.Load() {
+	h, err := r.tier.cache.Acquire(&f.Handle, disk.Write)
+	if isNotExist(err) && f.Gone.Load() {
 		return nil // the partition was deleted meanwhile
 	}
 	if err != nil {
 		return fmt.Errorf("open segment: %w", err)
 	}
-	r.markBuf = batch.AppendMark(r.markBuf[:0], f.epoch, end, last)
+	r.markBuf = batch.AppendMark(r.markBuf[:0], f.Epoch, end, last)
 	_, err = h.WriteAt(r.markBuf, f.size)
-	r.tier.cache.Release(&f.handle, true)
+	r.tier.cache.Release(&f.Handle, true)
 	if isNoSpace(err) {
 		return nil // a mark that is missing costs nothing but the proof
 	}

@@ -93,7 +93,7 @@ func (r *round) writeJournal() error {
 	for i := range r.parts {
 		if p := &r.parts[i]; !p.direct {
 			r.frame.Add(journal.Piece{
-				ID: p.log.id, Base: p.file.base, Epoch: p.file.epoch, Pos: p.pos,
+				ID: p.log.id, Base: p.file.Base, Epoch: p.file.Epoch, Pos: p.pos,
 				Header: p.file.header[:p.head], Bufs: r.bufs[p.from:p.to],
 			})
 		}

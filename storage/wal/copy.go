@@ -86,8 +86,8 @@ func (c *Copy) Append(batches []byte) error {
 		return err
 	}
 	defer c.tier.work.Done()
-	if err := c.tier.space.check(); err != nil {
-		return err
+	if c.tier.space.Check() {
+		return ErrFull
 	}
 	return c.in.Append(batches)
 }
@@ -137,7 +137,7 @@ func (c *Copy) own() (epoch uint64, open bool) {
 // is final (R20).
 func (c *Copy) failed(err error) error {
 	if isNoSpace(err) {
-		c.tier.space.ranOut(err)
+		c.tier.space.RanOut(err)
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	c.tier.poison(err)
@@ -159,7 +159,7 @@ func (c *Copy) insert(s intake.Segment) {
 	}
 	l.mu.Unlock()
 	if old != nil {
-		if err := c.tier.cache.Drop(&old.handle); err != nil {
+		if err := c.tier.cache.Drop(&old.Handle); err != nil {
 			c.tier.config.Log.Warn("close a file that was replaced", "file", s.Name, "err", err)
 		}
 	}

@@ -40,9 +40,9 @@ func handedOver(t testing.TB) (list [][]byte, sessions []byte, extents []Extent,
 	t.Helper()
 	r := newRig(t, func(c *Config) { c.Store = [16]byte{1} })
 	r.mustPut(20, 2500)
-	extents = []Extent{{1, 0, openEnd, false}}
+	extents = []Extent{{Epoch: 1, Start: 0, End: openEnd}}
 	r.reopen(extents...)
-	extents = []Extent{{1, 0, 20, false}, {2, 20, openEnd, false}}
+	extents = []Extent{{Epoch: 1, Start: 0, End: 20}, {Epoch: 2, Start: 20, End: openEnd}}
 	if err := r.log.Begin(2, 20, 1<<40); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestCopyBelowALiveLog(t *testing.T) {
 		}
 	}
 	put()
-	elsewhere(5, Elsewhere{5, 20})
+	elsewhere(5, Elsewhere{From: 5, To: 20})
 	c := openCopy(t, tier)
 	own := pages(t, l, 40)[0]
 	if err := c.Append(own); err == nil {
@@ -137,7 +137,7 @@ func TestCopyBelowALiveLog(t *testing.T) {
 	half := len(list) / 2
 	at := batch.Batch(list[half]).Base()
 	fetch(t, c, list[half:])
-	elsewhere(0, Elsewhere{0, min(at, 20)})
+	elsewhere(0, Elsewhere{From: 0, To: min(at, 20)})
 	put()
 	if got := bytes.Join(pages(t, l, at), nil); !bytes.HasPrefix(got, bytes.Join(list[half:], nil)) {
 		t.Fatal("the newer half reads otherwise")

@@ -6,6 +6,8 @@
 // memory. [Tier.Log] recovers a partition from an [Opening], what the metadata
 // says of it, and tells in [Found] what an unclean stop left. [Log.Close] gives it
 // up so that it can be opened again; a [Copy] takes over another store's history.
+// For the cold tier [Log.Backlog] tells what there is to export, [Log.Cut] makes a
+// segment of it, and [Log.Release] gives up what a catalog covers.
 //
 // Invariants:
 //   - committed <= next, and no reader is shown anything at or above committed (R1).

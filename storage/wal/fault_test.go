@@ -12,6 +12,7 @@ import (
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/sessions"
+	"github.com/danubemq/danube/storage/space"
 )
 
 // bench is a tier with one open log and a sender, over a disk that can fail.
@@ -99,7 +100,7 @@ func TestFailedSyncIsFinal(t *testing.T) {
 	}
 	wantErr(t, r.tier.Close(), ErrPoisoned)
 	tier := openTier(t, r.fsys.PowerLoss(), nil)
-	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Floor: 4})
+	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Floor: 4})
 	if found.Class == Damaged || found.End < 4 || found.End > 5 {
 		t.Fatalf("after power loss: %+v", found)
 	}
@@ -128,7 +129,7 @@ func TestEverySyncCanFail(t *testing.T) {
 		}
 		failed := r.tier.Close() != nil
 		tier := openTier(t, r.fsys.PowerLoss(), nil)
-		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}})
+		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}})
 		if got := len(readAll(t, l, 0)); got < acked || found.Class == Damaged {
 			t.Fatalf("sync %d failed: %d acknowledged, %d read, %+v", nth, acked, got, found)
 		}
@@ -204,7 +205,7 @@ func TestNoSpaceIsSurvived(t *testing.T) {
 		r.fsys.Fail(nil)
 		r.close()
 		tier := openTier(t, r.fsys.PowerLoss(), nil)
-		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Floor: 20})
+		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Floor: 20})
 		if got := readAll(t, l, 0); len(got) != 20 || found.Class == Damaged {
 			t.Fatalf("write %d (%s): read %d messages after a restart, %+v", nth, hit, len(got), found)
 		}
@@ -225,7 +226,7 @@ func TestNoSpaceIsSurvived(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.JournalBytes = 0; c.SegmentBytes = 64 << 10 })
 	r.fsys.Limit(2 << 20)
-	r.tier.space.init(r.tier)
+	r.tier.space = space.New(r.fsys, r.tier.config.Dir, r.tier.config.Now, r.tier.config.Log)
 	stored := 0
 	var err error
 	for ; stored < 10_000; stored++ {
@@ -264,7 +265,7 @@ func TestFullDisk(t *testing.T) {
 	r.tier.Close()
 	m.Limit(int64(used)) // not a byte is free
 	tier := openTier(t, m, nil)
-	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Start: uint64(stored) - 150})
+	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Start: uint64(stored) - 150})
 	if got := len(readAll(t, l, uint64(stored)-150)); got != 150 || found.Class == Damaged {
 		t.Fatalf("started on a full disk: read %d messages, want 150; %+v", got, found)
 	}
@@ -280,7 +281,7 @@ func TestFullDiskOfOneSegment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(c *Config) { c.JournalBytes = 0; c.SegmentBytes = 64 << 20 })
 			r.fsys.Limit(2 << 20)
-			r.tier.space.init(r.tier)
+			r.tier.space = space.New(r.fsys, r.tier.config.Dir, r.tier.config.Now, r.tier.config.Log)
 			stored := uint64(0)
 			for err := error(nil); err == nil; stored++ {
 				r.clock.ms++
@@ -311,7 +312,7 @@ func TestFullDiskOfOneSegment(t *testing.T) {
 			r.tier.Close()
 			tier := openTier(t, m, nil)
 			l, found := openLog(t, tier, Opening{
-				ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Start: stored, Floor: stored + 500,
+				ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Start: stored, Floor: stored + 500,
 			})
 			if got := len(readAll(t, l, stored)); got != 500 || found.Class == Damaged {
 				t.Errorf("after a restart: read %d messages, %+v", got, found)
@@ -336,7 +337,7 @@ func TestTrimmedToTheEnd(t *testing.T) {
 	m := r.fsys.Kill()
 	r.tier.Close()
 	tier := openTier(t, m, nil)
-	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Start: 20, Floor: 20})
+	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Start: 20, Floor: 20})
 	if l.Next() != 20 || found.Class == Damaged {
 		t.Errorf("goes on at %d, %+v", l.Next(), found)
 	}
@@ -450,7 +451,7 @@ func TestSequences(t *testing.T) {
 	}
 	r.close()
 	tier := openTier(t, r.fsys, nil)
-	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}})
+	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}})
 	if err := l.Begin(2, found.End, 100); err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func TestFigureTenThousandPartitions(t *testing.T) {
 		}
 		within(t, "journal after "+what, began, 5*time.Second)
 		each(func(n int) {
-			_, found, err := tier.Log(t.Context(), Opening{ID: id(n), Extents: []Extent{{1, 0, openEnd, false}}, Floor: messages})
+			_, found, err := tier.Log(t.Context(), Opening{ID: id(n), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Floor: messages})
 			if err != nil || found.End != messages || found.Class == Damaged {
 				t.Errorf("partition %d: %+v, %v", n, found, err)
 			}
@@ -160,7 +160,7 @@ func TestFigureStartDoesNotGrowWithTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, found, err := again.Log(t.Context(), Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}})
+	_, found, err := again.Log(t.Context(), Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}})
 	if err != nil || found.End != l.Committed() {
 		t.Fatalf("%+v, %v", found, err)
 	}

@@ -6,20 +6,18 @@ import (
 	"math"
 	"path"
 	"sort"
-	"sync"
 	"sync/atomic"
 
-	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/disk"
-	"github.com/danubemq/danube/storage/handles"
+	"github.com/danubemq/danube/storage/extents"
 	"github.com/danubemq/danube/storage/segment"
+	"github.com/danubemq/danube/storage/volume"
 )
 
 // file is one segment file of a partition.
 type file struct {
-	handle      handles.Handle
-	log         *Log
-	base, epoch uint64
+	*volume.File
+	log *Log
 
 	// Guarded by the log's lock.
 	size   int64  // bytes of header and batches that may be read
@@ -31,13 +29,13 @@ type file struct {
 	created int64  // ms since 1970
 	since   uint64 // oldest journal span that covers bytes of it, 0 for none; guarded by the tier's lock
 	known   bool   // size and end were read, or are being kept
-	gone    atomic.Bool
 	// anchored: the directories that lead to it were synced since it was made.
 	anchored atomic.Bool
+}
 
-	mu      sync.Mutex // guards what follows
-	summary *segment.Summary
-	footer  *segment.Footer
+// file is one of the log's, of which nothing is known yet.
+func (l *Log) file(name string, base, epoch uint64) *file {
+	return &file{File: l.tier.shelf.File(l.id, name, base, epoch), log: l}
 }
 
 // files are the segment files of a partition, in the order of offsets. Guarded
@@ -50,6 +48,8 @@ type files struct {
 	started   int64       // bytes of current whose write-back has begun; the commit loop's
 	overtaken atomic.Bool // current is to be closed: the start of the log has passed its first offset
 	anchored  atomic.Bool
+	cold      extents.Set // what the cold tier has: no file of it has to be here
+	place     place       // where the next cut begins
 }
 
 // begin makes the next batch start a new file: each epoch writes its own (R6).
@@ -62,16 +62,16 @@ func (f *files) begin(epoch, start uint64) {
 // epoch, which a move that was taken back has left, hides nothing that was copied
 // around it since.
 func (f *files) find(offset, epoch uint64) (here *file, after uint64) {
-	i := sort.Search(len(f.list), func(i int) bool { return f.list[i].base > offset })
+	i := sort.Search(len(f.list), func(i int) bool { return f.list[i].Base > offset })
 	after = math.MaxUint64
 	for j := i; j < len(f.list); j++ {
-		if f.list[j].epoch == epoch && !f.list[j].table {
-			after = f.list[j].base
+		if f.list[j].Epoch == epoch && !f.list[j].table {
+			after = f.list[j].Base
 			break
 		}
 	}
 	for j := i - 1; j >= 0; j-- {
-		if f.list[j].epoch == epoch && !f.list[j].table {
+		if f.list[j].Epoch == epoch && !f.list[j].table {
 			return f.list[j], after
 		}
 	}
@@ -82,9 +82,9 @@ func (f *files) find(offset, epoch uint64) (here *file, after uint64) {
 // next one, which may be a producer table in its midst. The log's lock is held.
 func (f *file) followed(next *file) uint64 {
 	if f.known {
-		return max(f.end, next.base)
+		return max(f.end, next.Base)
 	}
-	return next.base
+	return next.Base
 }
 
 // prepare gives a part its open file and its place in it. It closes the file
@@ -115,7 +115,7 @@ func (t *Tier) prepare(p *part) error {
 			return err
 		}
 	}
-	f, err := t.cache.Acquire(&cur.handle, disk.Write)
+	f, err := t.cache.Acquire(&cur.Handle, disk.Write)
 	if err != nil {
 		return fmt.Errorf("open segment: %w", err)
 	}
@@ -142,28 +142,26 @@ func (t *Tier) roll(f *file) error {
 // createFile makes the next segment file of a partition. Nothing is synced
 // here: until the file is anchored, the journal makes it and its header again.
 func (t *Tier) createFile(l *Log, base, epoch uint64, now int64) (*file, error) {
-	cluster, history := t.config.Header()
-	h := segment.Header{
-		Cluster: cluster, Store: t.config.Store, TopicID: l.id.Topic, Topic: l.topic, History: history,
-		Partition: l.id.Partition, Epoch: epoch, FirstEpoch: epoch, Base: base, Created: now,
-	}
+	h := l.header(base, epoch)
+	_, h.History = t.config.Header()
+	h.Created = now
 	header, err := h.Append(nil)
 	if err != nil {
 		return nil, err
 	}
-	f := &file{log: l, base: base, epoch: epoch, header: header, created: now, end: base, known: true}
-	f.summary = segment.NewSummary(header, base)
-	f.handle.Name = path.Join(t.dir(l.id), segment.FormatName(base, epoch))
-	_, err = t.cache.Acquire(&f.handle, disk.Exclusive)
+	f := l.file(path.Join(t.dir(l.id), segment.FormatName(base, epoch)), base, epoch)
+	f.header, f.created, f.end, f.known = header, now, base, true
+	f.Begin(header)
+	_, err = t.cache.Acquire(&f.Handle, disk.Exclusive)
 	if isNotExist(err) {
 		if err = t.home().Make(l.id); err == nil {
-			_, err = t.cache.Acquire(&f.handle, disk.Exclusive)
+			_, err = t.cache.Acquire(&f.Handle, disk.Exclusive)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
-	t.cache.Release(&f.handle, true)
+	t.cache.Release(&f.Handle, true)
 	l.mu.Lock()
 	l.files.list = append(l.files.list, f)
 	l.files.current, l.files.started = f, 0
@@ -175,26 +173,24 @@ func (t *Tier) createFile(l *Log, base, epoch uint64, now int64) (*file, error) 
 // seal writes the footer behind the last batch of a file. It is synced with
 // the next checkpoint: a footer that gets lost costs a scan and no message.
 func (t *Tier) seal(f *file) error {
-	f.mu.Lock()
-	footer := f.summary.Footer()
-	f.mu.Unlock()
+	footer := f.Written()
 	f.log.mu.Lock()
 	table := f.log.producers.Stored(footer.End)
 	size := f.size
 	f.log.mu.Unlock()
 	tail := footer.Append(nil, table)
-	h, err := t.cache.Acquire(&f.handle, disk.Write)
+	h, err := t.cache.Acquire(&f.Handle, disk.Write)
 	if err != nil {
 		return fmt.Errorf("seal: %w", err)
 	}
 	_, err = h.WriteAt(tail, size)
-	t.cache.Release(&f.handle, true)
+	t.cache.Release(&f.Handle, true)
 	if err != nil {
 		if isNoSpace(err) {
-			t.space.ranOut(err)
+			t.space.RanOut(err)
 			return errors.Join(err, h.Truncate(size))
 		}
-		return fmt.Errorf("seal %s: %w", f.handle.Name, err)
+		return fmt.Errorf("seal %s: %w", f.Handle.Name, err)
 	}
 	f.log.mu.Lock()
 	f.sealed, f.header = true, nil
@@ -205,13 +201,28 @@ func (t *Tier) seal(f *file) error {
 	return nil
 }
 
-// index adds to the summary what a round has written.
-func (f *file) index(bufs [][]byte) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, buf := range bufs {
-		for b := batch.Batch(buf); len(b) > 0; b = b[b.Len():] {
-			f.summary.Add(b)
-		}
+// load reads the footer of a file that an earlier run sealed, once, and returns
+// how many bytes of it are batches. after is where the next file begins.
+func (f *file) load(after uint64) (int64, error) {
+	f.log.mu.Lock()
+	known, size := f.known, f.size
+	f.log.mu.Unlock()
+	if known {
+		return size, nil
 	}
+	footer, sealed, err := f.Load()
+	if err != nil {
+		return 0, &Damage{From: max(f.Base, f.log.Start()), To: after, File: f.Handle.Name, Err: err}
+	}
+	f.log.mu.Lock()
+	defer f.log.mu.Unlock()
+	f.known, f.size, f.end, f.sealed, f.table = true, footer.DataEnd, footer.End, sealed, footer.Batches == 0
+	return f.size, nil
+}
+
+// holdsNothing says whether the file is known to hold producers and no message.
+func (f *file) holdsNothing() bool {
+	f.log.mu.Lock()
+	defer f.log.mu.Unlock()
+	return f.table
 }

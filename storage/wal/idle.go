@@ -3,6 +3,8 @@ package wal
 import (
 	"math"
 	"time"
+
+	"github.com/danubemq/danube/storage/memory"
 )
 
 // sweepEvery is how often the tier looks for logs that rest: a tail that was not
@@ -47,6 +49,12 @@ func (t *Tier) makeRoom() {
 		l.giveUp(t.memory.Over)
 	}
 }
+
+// Scratch is memory for batches that are in no log.
+type Scratch = memory.Scratch
+
+// Scratch returns memory under the tier's budget that holds nothing until it is given something.
+func (t *Tier) Scratch() Scratch { return t.memory.Scratch(t.makeRoom) }
 
 // giveUp drops the chunks of the tail that are committed, as long as more says so.
 func (l *Log) giveUp(more func() bool) {
@@ -136,6 +144,6 @@ func (t *Tier) Stats() Stats {
 	t.mu.Unlock()
 	return Stats{
 		Memory: t.memory.Used(), Pending: t.pending.Load(), OpenFiles: t.cache.Count(),
-		JournalBytes: size, JournalUsed: used, Full: t.space.full.Load(), Partitions: n,
+		JournalBytes: size, JournalUsed: used, Full: t.space.Full(), Partitions: n,
 	}
 }

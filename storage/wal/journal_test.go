@@ -80,7 +80,7 @@ func TestJournalFrameInsideAMessage(t *testing.T) {
 	if _, err := fsys.Stat(path.Join(tier.dir(topic(1)), segment.FormatName(1, 1))); !isNotExist(err) {
 		t.Fatalf("recovery wrote what a message said: %v", err)
 	}
-	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}})
+	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}})
 	if found.End != 1 || found.Class == Damaged || len(readAll(t, l, 0)) != 1 {
 		t.Fatalf("found %+v", found)
 	}
@@ -103,7 +103,7 @@ func TestMarkerCountsOnce(t *testing.T) {
 	if _, err := r.fsys.Stat("/data/wal/clean"); !isNotExist(err) {
 		t.Fatalf("the marker is still there: %v", err)
 	}
-	extents := []Extent{{1, 0, openEnd, false}}
+	extents := []Extent{{Epoch: 1, Start: 0, End: openEnd}}
 	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: extents})
 	if found.End != 5 || found.Class != Clean {
 		t.Fatalf("found %+v", found)
@@ -129,7 +129,7 @@ func TestMarkerCountsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	tier = openTier(t, fsys, nil)
-	l, found = openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, 5, false}, {2, 5, openEnd, false}}})
+	l, found = openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: 5}, {Epoch: 2, Start: 5, End: openEnd}}})
 	if found.End != 10 || len(readAll(t, l, 0)) != 10 {
 		t.Fatalf("found %+v", found)
 	}
@@ -151,7 +151,7 @@ func TestBatchAcrossTheEndOfItsEpoch(t *testing.T) {
 	}
 	r.close()
 	tier := openTier(t, r.fsys, nil)
-	l, _ := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, 2, false}, {2, 10, openEnd, false}}})
+	l, _ := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: 2}, {Epoch: 2, Start: 10, End: openEnd}}})
 	rd := l.Reader(0)
 	defer rd.Close()
 	if v, err := rd.Next(1000); err == nil {

@@ -81,7 +81,7 @@ func TestImportKeepsWhatOnlyThisStoreKnows(t *testing.T) {
 	twice, other := mine, sender{producer: 9, session: 1}
 	twice.next -= 2 // its answers were lost, and the one that took over has stored the first of them again
 	sessions, end := elsewhere(t, 1000, &twice, &other)
-	extents := []Extent{{1, 0, 8, false}, {2, 1000, end, true}}
+	extents := []Extent{{Epoch: 1, Start: 0, End: 8}, {Epoch: 2, Start: 1000, End: end, Away: true}}
 	tier := openBeside(t, fsys)
 	l, _ := openLog(t, tier, Opening{ID: topic(1), Topic: "/default/t", Extents: extents, Floor: end})
 	for range 2 {
@@ -102,7 +102,7 @@ func TestImportKeepsWhatOnlyThisStoreKnows(t *testing.T) {
 	fsys = fsys.Kill()
 	tier.Close()
 	tier = openBeside(t, fsys)
-	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: append(extents, Extent{3, end, openEnd, false}), Floor: end})
+	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: append(extents, Extent{Epoch: 3, Start: end, End: openEnd}), Floor: end})
 	if found.End != end || found.Class == Damaged {
 		t.Fatalf("after the kill: %+v", found)
 	}
@@ -120,7 +120,7 @@ func behindAGap(t *testing.T) (sessions []byte, end uint64, send sender) {
 	t.Helper()
 	r := newRig(t, func(c *Config) { c.Store = [16]byte{1} })
 	r.mustPut(8, 300)
-	r.reopen(Extent{1, 0, openEnd, false})
+	r.reopen(Extent{Epoch: 1, Start: 0, End: openEnd})
 	end = 1000
 	if err := r.log.Begin(2, end, 1<<40); err != nil {
 		t.Fatal(err)
@@ -149,9 +149,9 @@ func TestImportOfAnEpochWithoutMessagesSurvivesAKill(t *testing.T) {
 		last     uint64
 		before   []Extent
 	}{
-		"behind messages": {sessions, 40, send, 2500, 39, []Extent{{1, 0, 40, true}, {2, 40, openEnd, true}}},
-		"moved twice":     {sessions, 40, send, 2500, 39, []Extent{{1, 0, 40, true}, {3, 40, openEnd, true}}},
-		"behind a gap":    {gap, gapEnd, gapSend, 300, 7, []Extent{{1, 0, 8, true}, {2, gapEnd, openEnd, true}}},
+		"behind messages": {sessions, 40, send, 2500, 39, []Extent{{Epoch: 1, Start: 0, End: 40, Away: true}, {Epoch: 2, Start: 40, End: openEnd, Away: true}}},
+		"moved twice":     {sessions, 40, send, 2500, 39, []Extent{{Epoch: 1, Start: 0, End: 40, Away: true}, {Epoch: 3, Start: 40, End: openEnd, Away: true}}},
+		"behind a gap":    {gap, gapEnd, gapSend, 300, 7, []Extent{{Epoch: 1, Start: 0, End: 8, Away: true}, {Epoch: 2, Start: gapEnd, End: openEnd, Away: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fsys := disk.NewMemory(3)
@@ -170,7 +170,7 @@ func TestImportOfAnEpochWithoutMessagesSurvivesAKill(t *testing.T) {
 			fsys = fsys.Kill()
 			tier.Close()
 			tier = openTarget(t, fsys)
-			after := []Extent{test.before[0], {4, test.end, openEnd, false}} // the empty epoch is gone
+			after := []Extent{test.before[0], {Epoch: 4, Start: test.end, End: openEnd}} // the empty epoch is gone
 			l, found = openLog(t, tier, Opening{ID: topic(1), Extents: after, Floor: test.end})
 			if found.End != test.end || found.Class == Damaged {
 				t.Fatalf("after the kill: %+v", found)
@@ -195,9 +195,9 @@ func TestProducersOfATailSurviveAKillBeforeTheMerge(t *testing.T) {
 		tail  []Extent
 		known bool
 	}{
-		"taken back":     {[]Extent{{1, 0, 8, false}}, true},
+		"taken back":     {[]Extent{{Epoch: 1, Start: 0, End: 8}}, true},
 		"not taken back": {nil, false},
-		"only a part":    {[]Extent{{1, 0, 4, false}}, false},
+		"only a part":    {[]Extent{{Epoch: 1, Start: 0, End: 4}}, false},
 	} {
 		for _, staged := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, staged %v", name, staged), func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestProducersOfATailSurviveAKillBeforeTheMerge(t *testing.T) {
 				fsys = fsys.Kill()
 				tier.Close()
 				tier = openBeside(t, fsys)
-				l, found := openLog(t, tier, Opening{ID: topic(1), Extents: append(test.tail, Extent{2, 1000, openEnd, false}), Floor: 1030})
+				l, found := openLog(t, tier, Opening{ID: topic(1), Extents: append(test.tail, Extent{Epoch: 2, Start: 1000, End: openEnd}), Floor: 1030})
 				if found.End != 1030 || found.Class == Damaged {
 					t.Fatalf("after the kill: %+v", found)
 				}
@@ -265,7 +265,7 @@ func TestPartsOfAnEpochAreNoDamage(t *testing.T) {
 	c := openCopy(t, tier)
 	fetch(t, c, parts)
 	wantSpans(t, c.Have(), Span{Epoch: 1, Start: 0, End: 4}, Span{Epoch: 1, Start: 6, End: 8})
-	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, 4, false}, {1, 6, 8, false}}, Floor: 8})
+	l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: 4}, {Epoch: 1, Start: 6, End: 8}}, Floor: 8})
 	if found.End != 8 || found.Class != Clean {
 		t.Fatalf("opened: %+v", found)
 	}
@@ -318,7 +318,7 @@ func TestStagedTableLeavesTheImportedOne(t *testing.T) {
 	first, second := sender{producer: 5, session: 1}, sender{producer: 9, session: 1}
 	imported, end := elsewhere(t, 1000, &first)
 	told, _ := elsewhere(t, 1000, &second)
-	away := Extent{2, 1000, end, true}
+	away := Extent{Epoch: 2, Start: 1000, End: end, Away: true}
 	for _, early := range []bool{true, false} {
 		fsys := disk.NewMemory(3)
 		tier := openBeside(t, fsys)

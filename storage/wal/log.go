@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/danubemq/danube/protocol/batch"
+	"github.com/danubemq/danube/storage/extents"
 	"github.com/danubemq/danube/storage/handles"
 	"github.com/danubemq/danube/storage/hotdir"
 	"github.com/danubemq/danube/storage/memory"
@@ -55,7 +56,7 @@ type Log struct {
 	tail      memory.Tail
 	producers sessions.Table
 	files     files
-	extents   extents
+	extents   extents.Extents
 	queued    bool // the commit loop knows that something is pending
 	ahead     int  // bytes of what no round has taken that lie in the current file already; the commit loop's
 	used      bool // appended to since the last sweep
@@ -116,7 +117,7 @@ func (l *Log) Begin(epoch, start, ceiling uint64) error {
 		return fmt.Errorf("begin epoch %d: offsets %d to %d are still on their way", epoch, l.ends.committed, l.ends.next)
 	}
 	l.files.begin(epoch, start)
-	l.extents = l.extents.begin(epoch, l.ends.next, start)
+	l.extents = l.extents.Begin(epoch, l.ends.next, start)
 	l.door.open, l.door.epoch, l.door.ceiling = true, epoch, ceiling
 	l.door.paused, l.door.proven = false, true
 	l.ends.next, l.ends.committed, l.ends.synced = start, start, start

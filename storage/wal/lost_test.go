@@ -14,8 +14,8 @@ import (
 
 // withLoss is the log of a broker that was killed, in one file, of which change
 // makes another: it gets where each of its batches begins, and where the last
-// one ends. The journal, which has it all, is gone.
-func withLoss(t *testing.T, change func(data []byte, starts []int) []byte) (r *rig, all []batch.Batch, found Found) {
+// one ends. The journal, which has it all, is gone; the cold tier has what it is said to have.
+func withLoss(t *testing.T, cold []Offsets, change func(data []byte, starts []int) []byte) (r *rig, all []batch.Batch, found Found) {
 	t.Helper()
 	r = newRig(t, func(c *Config) { c.SegmentBytes = 1 << 20 })
 	r.mustPut(60, 100)
@@ -41,50 +41,62 @@ func withLoss(t *testing.T, change func(data []byte, starts []int) []byte) (r *r
 	im.write(name, change(data, starts))
 	im.dropJournal()
 	r.tier = openTier(t, fsys, nil)
-	r.log, found = openLog(t, r.tier, Opening{ID: topic(1), Topic: "/default/t", Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}})
+	r.log, found = openLog(t, r.tier, Opening{ID: topic(1), Topic: "/default/t", Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Cold: cold})
 	t.Cleanup(r.close)
 	return r, all, found
 }
 
-// Where the front of a file is lost, a reader is told so, and never given what stands behind it.
+// Where the front of a file is lost, a reader is told so, or where to go, and never given what stands behind it.
 func TestReaderNeverStepsOverALostFront(t *testing.T) {
-	r, all, found := withLoss(t, func(data []byte, starts []int) []byte {
-		clear(data[starts[0]:starts[5]])
-		return data
-	})
-	front, end := all[5].Base(), all[len(all)-1].End()
-	if found.End != end || found.Class != Damaged {
-		t.Fatalf("%+v", found)
+	for name, cold := range map[string][]Offsets{"nowhere else": nil, "in the cold tier": {{From: 0, To: 50}}} {
+		t.Run(name, func(t *testing.T) {
+			r, all, found := withLoss(t, cold, func(data []byte, starts []int) []byte {
+				clear(data[starts[0]:starts[5]])
+				return data
+			})
+			front, end := all[5].Base(), all[len(all)-1].End()
+			if found.End != end || (found.Class == Damaged) != (cold == nil) {
+				t.Fatalf("%+v", found)
+			}
+			r.isLost(Offsets{From: 0, To: front}, cold != nil, all[5])
+		})
 	}
-	r.isLost(0, front, all[5])
 }
 
 // A file that lacks batches in its middle, without a trace, is not read as if it had them.
 func TestReaderNeverStepsOverALostMiddle(t *testing.T) {
-	r, all, _ := withLoss(t, func(data []byte, starts []int) []byte {
+	r, all, _ := withLoss(t, nil, func(data []byte, starts []int) []byte {
 		return slices.Delete(data, starts[20], starts[30])
 	})
-	r.isLost(all[20].Base(), all[30].Base(), all[30])
+	r.isLost(Offsets{From: all[20].Base(), To: all[30].Base()}, false, all[30])
 }
 
-// isLost reads the log: all below from, nothing of [from, to), and then the batch next.
-func (r *rig) isLost(from, to uint64, next batch.Batch) {
+// isLost reads the log: all below what is lost, nothing of that, unless it is to be had from the cold tier, and then the
+// batch next.
+func (r *rig) isLost(lost Offsets, cold bool, next batch.Batch) {
 	r.t.Helper()
 	reader := r.log.Reader(0)
 	defer reader.Close()
-	for reader.Offset() < from {
+	for reader.Offset() < lost.From {
 		at := reader.Offset()
 		v, err := reader.Next(1 << 20)
-		if err != nil || v.Base != at || v.End > from {
-			r.t.Fatalf("offsets %d to %d, %v; those from %d on are lost", v.Base, v.End, err, from)
+		if err != nil || v.Base != at || v.End > lost.From {
+			r.t.Fatalf("offsets %d to %d, %v; %v are lost", v.Base, v.End, err, lost)
 		}
 		v.Release()
 	}
 	v, err := reader.Next(1)
-	if d, ok := errors.AsType[*Damage](err); !ok || d.From != from || d.To != to {
-		r.t.Fatalf("offsets %d to %d, %v; those from %d to %d are lost", v.Base, v.End, err, from, to)
+	var told Offsets
+	if d, ok := errors.AsType[*Damage](err); ok && !cold {
+		told = Offsets{From: d.From, To: d.To}
 	}
-	reader.Seek(to)
+	if c, ok := errors.AsType[*InCold](err); ok && cold {
+		told = Offsets(*c)
+	}
+	if told != lost {
+		r.t.Fatalf("offsets %d to %d, %v; %v are lost", v.Base, v.End, err, lost)
+	}
+	reader.Seek(lost.To)
 	if v, err = reader.Next(1); err != nil || !bytes.Equal(v.Data, next) {
 		r.t.Fatalf("behind it: %v", err)
 	}

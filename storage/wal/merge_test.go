@@ -14,7 +14,7 @@ func orphaned(t *testing.T) (list [][]byte, sessions []byte, send sender) {
 	r := newRig(t, nil)
 	r.mustPut(8, 300)
 	send = r.send
-	found := r.reopen(Extent{1, 0, openEnd, false})
+	found := r.reopen(Extent{Epoch: 1, Start: 0, End: openEnd})
 	if found.End != 8 {
 		t.Fatalf("came back: %+v", found)
 	}
@@ -71,7 +71,7 @@ func TestReturnedTailIsKnown(t *testing.T) {
 		if _, err := l.Pause(); err != nil {
 			t.Fatal(err)
 		}
-		extents := []Extent{{1, 0, 8, false}, {2, 1000, openEnd, false}}
+		extents := []Extent{{Epoch: 1, Start: 0, End: 8}, {Epoch: 2, Start: 1000, End: openEnd}}
 		l.SetExtents(extents)
 		for range 2 {
 			if err := l.MergeSessions(sessions); err != nil {

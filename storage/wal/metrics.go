@@ -49,7 +49,7 @@ func newMetrics(reg prometheus.Registerer, t *Tier) (*metrics, error) {
 		gauge("danube_storage_open_files", "Segment files open.", func() float64 { return float64(t.cache.Count()) }),
 		gauge("danube_storage_journal_bytes", "Size of the journal.", func() float64 { size, _ := t.journalBytes(); return float64(size) }),
 		gauge("danube_storage_journal_used_bytes", "Bytes of the journal that cover segment files which are not synced.", func() float64 { _, used := t.journalBytes(); return float64(used) }),
-		gauge("danube_storage_disk_full", "1 while no messages are taken for want of space.", func() float64 { return flag(t.space.full.Load()) }),
+		gauge("danube_storage_disk_full", "1 while no messages are taken for want of space.", func() float64 { return flag(t.space.Full()) }),
 		gauge("danube_storage_poisoned", "1 after a sync or write failed.", func() float64 { return flag(t.Err() != nil) }),
 	}
 	if reg == nil {

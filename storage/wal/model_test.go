@@ -148,7 +148,7 @@ func (w *world) open(p *modelLog) bool {
 		p.extents[n-1].End = found.End
 		p.extents = slices.DeleteFunc(p.extents, func(x Extent) bool { return x.Start == x.End })
 	}
-	p.extents = append(p.extents, Extent{p.epoch, found.End, openEnd, false})
+	p.extents = append(p.extents, Extent{Epoch: p.epoch, Start: found.End, End: openEnd})
 	p.floor = found.End
 	if err := l.Begin(p.epoch, found.End, 1<<40); err != nil {
 		w.mustBeCrash(err)

@@ -159,7 +159,7 @@ func (l *Log) inherit(all *sessions.Table, known int, of uint64) ([]Extent, erro
 		return nil, fmt.Errorf("%w: the log never had an epoch", ErrSessions)
 	}
 	all.MergeTable(&l.producers)
-	return l.extents.behind(end), nil
+	return l.extents.Behind(end), nil
 }
 
 // StageSessions makes the producer table of a store that came back durable,
@@ -296,8 +296,9 @@ func (t *Tier) copyHeader(id ID, topic string, base, epoch uint64) ([]byte, erro
 
 // copiedFile is a sealed and synced file as a log knows it.
 func copiedFile(l *Log, name string, base, epoch uint64, footer *segment.Footer) *file {
-	f := &file{log: l, base: base, epoch: epoch, known: true, size: footer.DataEnd, end: footer.End, sealed: true, table: footer.Batches == 0, footer: footer}
-	f.handle.Name = name
+	f := l.file(name, base, epoch)
+	f.known, f.size, f.end, f.sealed, f.table = true, footer.DataEnd, footer.End, true, footer.Batches == 0
+	f.Adopt(footer)
 	f.anchored.Store(true)
 	return f
 }
@@ -306,7 +307,7 @@ func copiedFile(l *Log, name string, base, epoch uint64, footer *segment.Footer)
 // producer table that x holds too: that is returned.
 func (f *files) insert(x *file) (old *file) {
 	i, found := slices.BinarySearchFunc(f.list, x, func(a, b *file) int {
-		return cmp.Or(cmp.Compare(a.base, b.base), cmp.Compare(a.epoch, b.epoch))
+		return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Epoch, b.Epoch))
 	})
 	switch {
 	case !found:

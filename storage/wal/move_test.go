@@ -72,7 +72,7 @@ func TestPlannedMove(t *testing.T) {
 			}
 			tier.Close()
 			tier = openTarget(t, fsys)
-			l, found = openLog(t, tier, Opening{ID: topic(1), Extents: append(slices.Clone(extents), Extent{3, 40, openEnd, false}), Floor: 41})
+			l, found = openLog(t, tier, Opening{ID: topic(1), Extents: append(slices.Clone(extents), Extent{Epoch: 3, Start: 40, End: openEnd}), Floor: 41})
 			if found.End != 41 || found.Class == Damaged {
 				t.Fatalf("after %s: %+v", how, found)
 			}
@@ -118,7 +118,7 @@ func TestProducersMoveWithoutHistory(t *testing.T) {
 	tier, _ := open(fsys, 3, extents...)
 	fsys = fsys.PowerLoss()
 	tier.Close()
-	tier, l := open(fsys, 4, append(extents, Extent{3, 40, openEnd, false})...)
+	tier, l := open(fsys, 4, append(extents, Extent{Epoch: 3, Start: 40, End: openEnd})...)
 	send.next--
 	if p, err := l.Append(send.batch(t, 1, 2500)); err != nil || !p.Duplicate || p.Base != 39 {
 		t.Fatalf("sent again: %+v, %v", p, err)
@@ -212,7 +212,7 @@ func TestCopyGoesOnFromTheProducersBefore(t *testing.T) {
 	b.Stamp(batch.Stamp{Base: 40, Epoch: 3, AppendTime: 1_700_000_000_000})
 	c = openCopy(t, tier)
 	fetch(t, c, [][]byte{b})
-	l, _ := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, 20, false}, {2, 20, 40, false}, {3, 40, 41, false}}, Floor: 41})
+	l, _ := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: 20}, {Epoch: 2, Start: 20, End: 40}, {Epoch: 3, Start: 40, End: 41}}, Floor: 41})
 	if err := l.Begin(4, 41, 1<<40); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestCopyGoesOnFromTheProducersBefore(t *testing.T) {
 func TestSessionsOfAnotherPlaceAreRefused(t *testing.T) {
 	_, sessions, extents, _ := handedOver(t)
 	tier := openTarget(t, disk.NewMemory(3))
-	l, _ := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, 20, true}}})
+	l, _ := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: 20, Away: true}}})
 	wantErr(t, l.ImportSessions(sessions), ErrSessions)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)

@@ -3,21 +3,19 @@ package wal
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"path"
 	"slices"
-
 	"strings"
 
 	"github.com/danubemq/danube/protocol/batch"
-	"github.com/danubemq/danube/storage/disk"
 	"github.com/danubemq/danube/storage/intake"
 	"github.com/danubemq/danube/storage/recovery"
 	"github.com/danubemq/danube/storage/segment"
 	"github.com/danubemq/danube/storage/sessions"
+	"github.com/danubemq/danube/storage/volume"
 )
 
 // Opening is what the metadata says of a partition.
@@ -27,6 +25,9 @@ type Opening struct {
 	Extents []Extent
 	Start   uint64 // lowest offset kept
 	Floor   uint64 // the log was acknowledged up to here at least
+	// Cold is what the cold tier has, by the catalog: what of it is missing or
+	// damaged here is no damage.
+	Cold []Offsets
 }
 
 // Class says what an unclean stop left of a partition (R10).
@@ -64,6 +65,7 @@ func (t *Tier) Log(ctx context.Context, o Opening) (*Log, Found, error) {
 	l := &Log{tier: t, id: o.ID, topic: o.Topic, extents: slices.Clone(o.Extents)}
 	l.wake.L = &l.mu
 	l.ends.start = o.Start
+	l.files.cold = l.files.cold.With(o.Cold...)
 	l.mu.Lock() // whoever finds it in the map waits until it is open
 	defer l.mu.Unlock()
 	t.mu.Lock()
@@ -136,13 +138,12 @@ func (l *Log) listFiles() error {
 			}
 			continue
 		}
-		f := &file{log: l, base: base, epoch: epoch}
-		f.handle.Name = path.Join(l.dir(), e.Name)
+		f := l.file(path.Join(l.dir(), e.Name), base, epoch)
 		f.anchored.Store(l.tier.run.stopped)
 		l.files.list = append(l.files.list, f)
 	}
 	slices.SortFunc(l.files.list, func(a, b *file) int {
-		return cmp.Or(cmp.Compare(a.base, b.base), cmp.Compare(a.epoch, b.epoch))
+		return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Epoch, b.Epoch))
 	})
 	return nil
 }
@@ -154,6 +155,7 @@ type opener struct {
 	found     Found
 	producers sessions.Table
 	upto      uint64 // end of the extent that is being recovered
+	covered   uint64 // end of what the cold tier has of it
 	time      int64
 	ends      map[*file]ending // what was read of how files end
 }
@@ -171,9 +173,9 @@ func (r *opener) ending(f *file) ending {
 		return e
 	}
 	var e ending
-	if e.footer, e.err = r.hint(f); e.err == nil && e.footer == nil {
+	if e.footer, e.err = f.Hint(); e.err == nil && e.footer == nil {
 		e.sealed = true
-		e.footer, e.err = r.readFooter(f)
+		e.footer, e.err = f.Footer()
 	}
 	if r.ends == nil {
 		r.ends = map[*file]ending{}
@@ -182,10 +184,15 @@ func (r *opener) ending(f *file) ending {
 	return e
 }
 
+// damage notes what of a damage the cold tier does not have.
 func (r *opener) damage(d Damage) {
-	if d.From >= d.To {
-		return
-	}
+	r.log.files.cold.Without(Offsets{From: d.From, To: d.To}, func(o Offsets) {
+		d.From, d.To = o.From, o.To
+		r.damaged(d)
+	})
+}
+
+func (r *opener) damaged(d Damage) {
 	r.found.Class = Damaged
 	r.found.Damaged = append(r.found.Damaged, d)
 	r.log.tier.config.Log.Error("damaged", "partition", r.log.id.String(), "from", d.From, "to", d.To, "file", d.File, "at", d.At, "err", d.Err)
@@ -196,27 +203,27 @@ func (r *opener) extent(x Extent, last bool) error {
 	if x.End < r.opening.Start {
 		return nil
 	}
-	r.upto = x.End
+	r.upto, r.covered = x.End, r.log.files.cold.Within(x)
 	var list []*file
 	for _, f := range r.log.files.list {
 		// What lies behind the end of an extent is another one's, or lost, or may
 		// come back: nothing of it is known. But there lie also the producers that
 		// were handed over with it, without messages.
-		if f.epoch == x.Epoch && (f.base < x.End && x.End > r.opening.Start || f.base == x.End && r.handedOver(f)) {
+		if f.Epoch == x.Epoch && (f.Base < x.End && x.End > r.opening.Start || f.Base == x.End && r.handedOver(f)) {
 			list = append(list, f)
 		}
 	}
 	list = r.withoutTables(list)
 	at := max(x.Start, r.opening.Start)
-	if len(list) > 0 && list[0].base > at && !x.Away {
-		r.damage(Damage{From: at, To: min(list[0].base, x.End), File: r.log.dir(), Err: errMissing})
+	if len(list) > 0 && list[0].Base > at && !x.Away {
+		r.damage(Damage{From: at, To: min(list[0].Base, x.End), File: r.log.dir(), Err: volume.ErrMissing})
 	}
 	for i, f := range list {
 		if i < len(list)-1 {
-			if len(list)-1-i > jointsChecked || list[i+1].base <= max(r.opening.Start, x.Start) {
+			if len(list)-1-i > jointsChecked || list[i+1].Base <= max(r.opening.Start, x.Start) {
 				continue
 			}
-			if err := r.inner(f, list[i+1].base, x); err != nil {
+			if err := r.inner(f, list[i+1].Base, x); err != nil {
 				return err
 			}
 			continue
@@ -227,17 +234,16 @@ func (r *opener) extent(x Extent, last bool) error {
 		}
 		at = max(at, end)
 	}
+	at = max(at, r.covered)
 	if x.End != math.MaxUint64 {
 		if !x.Away {
-			r.damage(Damage{From: at, To: x.End, File: r.log.dir(), Err: errMissing})
+			r.damage(Damage{From: at, To: x.End, File: r.log.dir(), Err: volume.ErrMissing})
 		}
 		at = x.End
 	}
 	r.found.End = max(r.found.End, at)
 	return nil
 }
-
-var errMissing = errors.New("segment file is missing or cut short")
 
 // inner looks at a file that others of its epoch follow: it was closed, so its
 // footer tells where it ends, unless that was never synced.
@@ -250,26 +256,26 @@ func (r *opener) inner(f *file, next uint64, x Extent) error {
 		if end, err := r.full(f, false); err != nil || end >= next || x.Away {
 			return err
 		} else {
-			r.damage(Damage{From: end, To: next, File: f.handle.Name, At: f.size, Err: errMissing})
+			r.damage(Damage{From: end, To: next, File: f.Handle.Name, At: f.size, Err: volume.ErrMissing})
 		}
 		return nil
 	}
 	r.adopt(f, e)
 	if e.footer.End < next && !x.Away {
-		r.damage(Damage{From: e.footer.End, To: next, File: f.handle.Name, At: e.footer.DataEnd, Err: errMissing})
+		r.damage(Damage{From: e.footer.End, To: next, File: f.Handle.Name, At: e.footer.DataEnd, Err: volume.ErrMissing})
 	}
 	return nil
 }
 
 // newest looks at the last file of an epoch and returns where the epoch ends.
 func (r *opener) newest(f *file, x Extent, last bool) (uint64, error) {
-	if m, ok := r.log.tier.cleanEnd(r.log.id); ok && m.Base == f.base && m.Epoch == f.epoch {
-		if footer, err := r.readFooter(f); err == nil && footer.End == m.End && footer.DataEnd == m.Size {
+	if m, ok := r.log.tier.cleanEnd(r.log.id); ok && m.Base == f.Base && m.Epoch == f.Epoch {
+		if footer, err := f.Footer(); err == nil && footer.End == m.End && footer.DataEnd == m.Size {
 			r.adopt(f, ending{footer: footer, sealed: true})
 			return footer.End, nil
 		}
 	}
-	if footer, err := r.hint(f); err == nil && footer != nil && !last {
+	if footer, err := f.Hint(); err == nil && footer != nil && !last {
 		r.adopt(f, ending{footer: footer})
 		return footer.End, nil
 	}
@@ -278,7 +284,7 @@ func (r *opener) newest(f *file, x Extent, last bool) (uint64, error) {
 
 // handedOver says whether a file holds a producer table and no message.
 func (r *opener) handedOver(f *file) bool {
-	footer, err := r.readFooter(f)
+	footer, err := f.Footer()
 	return err == nil && footer.Batches == 0
 }
 
@@ -289,9 +295,9 @@ func (r *opener) withoutTables(list []*file) []*file {
 	if len(list) < 2 {
 		return list // there is nothing that it could hide
 	}
-	oldest := list[max(0, len(list)-jointsChecked)].base // what is older is read when somebody asks for it
+	oldest := list[max(0, len(list)-jointsChecked)].Base // what is older is read when somebody asks for it
 	return slices.DeleteFunc(list, func(f *file) bool {
-		if f.base < oldest {
+		if f.Base < oldest {
 			return false
 		}
 		e := r.ending(f)
@@ -311,9 +317,7 @@ func (r *opener) adopt(f *file, e ending) {
 	if table, err := footer.Producers(); err == nil {
 		r.remember(table)
 	}
-	f.mu.Lock()
-	f.footer = footer
-	f.mu.Unlock()
+	f.Adopt(footer)
 }
 
 // remember takes the producer table of a footer.
@@ -333,46 +337,18 @@ func (r *opener) above(t sessions.Table) {
 	r.producers = t
 }
 
-func (r *opener) readFooter(f *file) (*segment.Footer, error) {
-	h, err := r.log.tier.cache.Acquire(&f.handle, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer r.log.tier.cache.Release(&f.handle, false)
-	if _, _, err := f.place().Header(h); err != nil {
-		return nil, err
-	}
-	total, err := h.Size()
-	if err != nil {
-		return nil, err
-	}
-	return segment.ReadFooter(h, total)
-}
-
 // full scans a file. tail says that it is the last of the epoch that was open:
 // there alone the log may end torn.
 func (r *opener) full(f *file, tail bool) (uint64, error) {
 	t := r.log.tier
-	if err := t.cache.Drop(&f.handle); err != nil { // it may be open for reading
-		return 0, err
-	}
-	h, err := t.cache.Acquire(&f.handle, disk.Write)
-	if err != nil {
-		return 0, err
-	}
-	defer t.cache.Release(&f.handle, false)
-	total, err := h.Size()
-	if err != nil {
-		return 0, err
-	}
 	var found sessions.Table
-	s, err := f.place().Scan(h, total, func(b batch.Batch) { found.Record(b) })
+	s, err := f.Scan(func(b batch.Batch) { found.Record(b) })
 	if err != nil {
 		if _, foreign := errors.AsType[*recovery.ForeignError](err); foreign {
-			f.known, f.size, f.end = true, 0, f.base
-			r.log.tier.config.Log.Error("foreign segment file, not served", "file", f.handle.Name, "err", err)
+			f.known, f.size, f.end = true, 0, f.Base
+			r.log.tier.config.Log.Error("foreign segment file, not served", "file", f.Handle.Name, "err", err)
 			r.found.Class = Damaged
-			return f.base, nil
+			return f.Base, nil
 		}
 		return 0, err
 	}
@@ -381,16 +357,14 @@ func (r *opener) full(f *file, tail bool) (uint64, error) {
 	}
 	f.known, f.size, f.end, f.sealed = true, s.Size, s.End, s.Sealed
 	f.table = s.Sealed && s.Footer != nil && s.Footer.Batches == 0
-	f.mu.Lock()
-	f.footer = s.Footer
-	f.mu.Unlock()
+	f.Adopt(s.Footer)
 	r.time = max(r.time, s.Time)
 	if s.Sealed {
 		r.remember(s.Table) // handed over with an epoch, it knows more than the batches here
 		return s.End, nil
 	}
 	r.above(found)
-	if s.Torn != nil && tail && s.End >= r.opening.Floor {
+	if s.Torn != nil && tail && max(s.End, r.covered) >= r.opening.Floor {
 		if err := r.cut(f, s); err != nil {
 			return 0, err
 		}
@@ -410,49 +384,13 @@ func (r *opener) full(f *file, tail bool) (uint64, error) {
 // cut takes a torn tail off the disk, so that it cannot come back (R10).
 func (r *opener) cut(f *file, s *recovery.Found) error {
 	t := r.log.tier
-	h, err := t.cache.Acquire(&f.handle, disk.Write)
-	if err != nil {
+	if err := f.Cut(s.Size); err != nil {
 		return err
 	}
-	defer t.cache.Release(&f.handle, true)
-	if err := h.Truncate(s.Size); err != nil {
-		return fmt.Errorf("cut %s at %d: %w", f.handle.Name, s.Size, err)
-	}
 	r.found.Class = max(r.found.Class, Torn)
-	t.config.Log.Warn("cut a torn tail", "file", f.handle.Name, "at", s.Size, "bytes", s.Total-s.Size, "next", s.End, "err", s.Torn)
+	t.config.Log.Warn("cut a torn tail", "file", f.Handle.Name, "at", s.Size, "bytes", s.Total-s.Size, "next", s.End, "err", s.Torn)
 	s.Torn, s.Total = nil, s.Size
 	return nil
-}
-
-// hint reads what an earlier recovery of an unsealed file kept beside it.
-func (r *opener) hint(f *file) (*segment.Footer, error) {
-	t := r.log.tier
-	if _, err := t.config.FS.Stat(segment.HintName(f.handle.Name)); err != nil {
-		return nil, nil
-	}
-	h, err := t.cache.Acquire(&f.handle, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer t.cache.Release(&f.handle, false)
-	header, size, err := f.place().Header(h)
-	if err != nil {
-		return nil, err
-	}
-	total, err := h.Size()
-	if err != nil {
-		return nil, err
-	}
-	raw, err := header.Append(make([]byte, 0, size))
-	if err != nil {
-		return nil, err
-	}
-	footer, ok := segment.ReadHint(t.config.FS, f.handle.Name, total, binary.LittleEndian.Uint32(raw[size-4:]))
-	if !ok {
-		t.config.Log.Warn("hint does not fit its segment, scanning", "file", segment.HintName(f.handle.Name))
-		return nil, nil
-	}
-	return footer, nil
 }
 
 // worthHint is the size from which a scan costs more than a file beside it.
@@ -463,8 +401,5 @@ func (r *opener) writeHint(f *file, s *recovery.Found) {
 	if s.Torn != nil || len(s.Damaged) > 0 || !s.Header || s.Size != s.Total || s.Total < r.log.tier.worthHint() {
 		return
 	}
-	t := r.log.tier
-	if err := segment.WriteHint(t.config.FS, f.handle.Name, s.Footer, r.producers.Stored(s.End)); err != nil {
-		t.config.Log.Warn("hint not written", "file", f.handle.Name, "err", err)
-	}
+	f.WriteHint(s.Footer, r.producers.Stored(s.End))
 }

@@ -24,10 +24,3 @@ func (p Pending) outcome() (done bool, err error) {
 	}
 	return false, nil
 }
-
-// Retain adds a reference to the view's memory: each needs a Release of its own.
-func (v View) Retain() {
-	if v.chunk != nil {
-		v.chunk.Retain()
-	}
-}

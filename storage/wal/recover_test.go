@@ -52,7 +52,7 @@ func record(t testing.TB, n int, segmentBytes int64) *image {
 	}
 	tier.work.Wait() // the mark behind the last batch is written
 	for _, f := range l.files.list {
-		im.files = append(im.files, f.handle.Name)
+		im.files = append(im.files, f.Handle.Name)
 	}
 	im.fsys = m.Kill()
 	tier.Close()
@@ -154,7 +154,7 @@ func (im *image) open() outcome {
 	im.t.Helper()
 	tier := openTier(im.t, im.fsys, nil)
 	l, found := openLog(im.t, tier, Opening{
-		ID: topic(1), Topic: "/default/t", Extents: []Extent{{1, 0, openEnd, false}}, Floor: im.floor, Start: im.start,
+		ID: topic(1), Topic: "/default/t", Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Floor: im.floor, Start: im.start,
 	})
 	out := outcome{found: found, got: make(map[uint64]string)}
 	r := l.Reader(im.start)

@@ -56,7 +56,7 @@ func TestNoSpaceLeavesNothingInTheFile(t *testing.T) {
 	f := r.log.files.current
 	want := f.size
 	r.log.mu.Unlock()
-	if e, err := r.fsys.Stat(f.handle.Name); err != nil || e.Size != want {
+	if e, err := r.fsys.Stat(f.Handle.Name); err != nil || e.Size != want {
 		t.Errorf("the file has %d bytes, %v, want the %d of what is committed", e.Size, err, want)
 	}
 	r.close()
@@ -79,7 +79,7 @@ func TestAppendTimeOverARestart(t *testing.T) {
 		}
 		r.clock.ms -= 3_600_000
 		tier := openTier(t, fsys, func(c *Config) { c.Now = r.clock.now })
-		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Floor: 3})
+		l, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Floor: 3})
 		if err := l.Begin(2, found.End, 1<<40); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestTornTailOnTheDisk(t *testing.T) {
 	for _, floor := range []uint64{3, 4} {
 		r := newRig(t, nil)
 		r.mustPut(3, 100)
-		name := r.log.files.list[0].handle.Name
+		name := r.log.files.list[0].Handle.Name
 		fsys := r.fsys.Kill()
 		if err := r.tier.Close(); err == nil {
 			t.Error("closed on a dead file system")
@@ -122,7 +122,7 @@ func TestTornTailOnTheDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		tier := openTier(t, fsys, nil)
-		_, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{1, 0, openEnd, false}}, Floor: floor})
+		_, found := openLog(t, tier, Opening{ID: topic(1), Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}, Floor: floor})
 		want, class := whole, Torn
 		if floor > 3 {
 			want, class = before.Size, Damaged

@@ -16,6 +16,8 @@ import (
 	"github.com/danubemq/danube/storage/handles"
 	"github.com/danubemq/danube/storage/memory"
 	"github.com/danubemq/danube/storage/segment"
+	"github.com/danubemq/danube/storage/space"
+	"github.com/danubemq/danube/storage/volume"
 )
 
 // limits are what the log takes from a disk.
@@ -84,9 +86,10 @@ type Tier struct {
 	config  Config
 	memory  *memory.Pool
 	cache   *handles.Cache
+	shelf   volume.Shelf
 	metrics *metrics
 	run     run // what an earlier run of the process left
-	space   space
+	space   *space.Guard
 	failed  chan struct{}
 	work    sync.WaitGroup // commit loop, checkpoint, write-back, journal growth
 	round   round          // of the commit loop
@@ -130,6 +133,7 @@ func Open(ctx context.Context, config Config) (*Tier, error) {
 	t := &Tier{config: config, failed: make(chan struct{}), logs: make(map[ID]*Log), copies: make(map[ID]*Copy)}
 	t.memory = memory.NewPool(config.MemoryBytes)
 	t.cache = handles.New(config.FS, config.Files)
+	t.shelf = volume.Shelf{FS: config.FS, Store: config.Store, Cache: t.cache, Memory: t.memory, Room: t.makeRoom, Log: config.Log}
 	t.rest.logs.Init()
 	t.wake.L = &t.mu
 	t.commits.loop = t.commitLoop
@@ -137,7 +141,7 @@ func Open(ctx context.Context, config Config) (*Tier, error) {
 	t.rest.timer = time.AfterFunc(time.Hour, t.sweep)
 	t.rest.timer.Stop()
 	t.checkpoint.files = make(map[*file]struct{})
-	t.space.init(t)
+	t.space = space.New(config.FS, config.Dir, config.Now, config.Log)
 	if t.metrics, err = newMetrics(config.Metrics, t); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
@@ -188,8 +192,8 @@ func (t *Tier) poison(err error) {
 // admit is the part of the door that all partitions share: space, and the
 // bytes on their way to the disk.
 func (t *Tier) admit() error {
-	if err := t.space.check(); err != nil {
-		return err
+	if t.space.Check() {
+		return ErrFull
 	}
 	if t.pending.Load() <= t.config.MemoryBytes/4 {
 		return nil
@@ -226,3 +230,12 @@ func (t *Tier) enqueue(l *Log) {
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 func isNoSpace(err error) bool  { return disk.NoSpace(err) }
+
+// Full reports whether the door is closed for want of space, and why. It looks
+// at the disk as the door does: nobody need send anything for it to open again.
+func (t *Tier) Full() error {
+	if t.space.Check() {
+		return fmt.Errorf("%w: less than %d bytes free", ErrFull, t.space.Keep())
+	}
+	return nil
+}

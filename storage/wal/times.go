@@ -2,12 +2,10 @@ package wal
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 
 	"github.com/danubemq/danube/protocol/batch"
-	"github.com/danubemq/danube/storage/segment"
+	"github.com/danubemq/danube/storage/volume"
 )
 
 // OffsetAt is the offset of the first message appended at or after ms (ms since
@@ -18,14 +16,14 @@ func (l *Log) OffsetAt(ms int64) (uint64, error) {
 	list := slices.Clone(l.files.list)
 	l.mu.Unlock()
 	for _, f := range list {
-		size, err := f.load(source{after: end})
+		size, err := f.load(end)
 		if err != nil {
 			if damage, ok := errors.AsType[*Damage](err); ok && damage != nil {
 				continue // what cannot be read has no time
 			}
 			return 0, err
 		}
-		offset, ok, err := f.offsetAt(ms, size)
+		offset, ok, err := f.FirstAt(ms, size)
 		if err != nil {
 			return 0, err
 		}
@@ -37,41 +35,6 @@ func (l *Log) OffsetAt(ms int64) (uint64, error) {
 		}
 	}
 	return end, nil
-}
-
-// offsetAt looks for the first batch of a file that was appended at or after ms.
-func (f *file) offsetAt(ms int64, size int64) (uint64, bool, error) {
-	f.mu.Lock()
-	var span segment.Span
-	var ok bool
-	switch {
-	case f.footer != nil:
-		span, ok = f.footer.FindTime(ms)
-	case f.summary != nil:
-		span, ok = f.summary.FindTime(ms)
-	}
-	f.mu.Unlock()
-	if !ok {
-		return 0, false, nil
-	}
-	h, err := f.log.tier.cache.Acquire(&f.handle, 0)
-	if err != nil {
-		return 0, false, fmt.Errorf("open segment: %w", err)
-	}
-	defer f.log.tier.cache.Release(&f.handle, false)
-	scan := segment.NewScanner(h, size, segment.Origin{At: span.From, Base: f.base, FirstEpoch: f.epoch, Epoch: f.epoch})
-	for {
-		x, err := scan.Next()
-		if errors.Is(err, io.EOF) {
-			return 0, false, nil
-		}
-		if err != nil {
-			return 0, false, fmt.Errorf("read %s: %w", f.handle.Name, err)
-		}
-		if x.Kind == segment.Whole && !x.Batch.Control() && x.Batch.AppendTime() >= ms {
-			return x.From, true, nil
-		}
-	}
 }
 
 // RetentionPoint is the highest offset up to which whole segment files may be
@@ -86,7 +49,7 @@ func (l *Log) RetentionPoint(now, maxAge, maxBytes int64) uint64 {
 	sizes := make([]int64, len(list))
 	total := int64(0)
 	for i, f := range list {
-		size, err := f.load(source{after: end})
+		size, err := f.load(end)
 		if err != nil {
 			size = 0 // what cannot be read is given up when what follows it is
 		}
@@ -98,7 +61,7 @@ func (l *Log) RetentionPoint(now, maxAge, maxBytes int64) uint64 {
 		if f == current || i == len(list)-1 {
 			break
 		}
-		old := maxAge > 0 && sizes[i] > 0 && now-f.lastTime() > maxAge
+		old := maxAge > 0 && sizes[i] > 0 && now-f.LastTime() > maxAge
 		large := maxBytes > 0 && total-sizes[i] >= maxBytes
 		if !old && !large {
 			break
@@ -109,19 +72,6 @@ func (l *Log) RetentionPoint(now, maxAge, maxBytes int64) uint64 {
 		l.mu.Unlock()
 	}
 	return min(point, end)
-}
-
-// lastTime is the largest append time in the file.
-func (f *file) lastTime() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.footer != nil:
-		return f.footer.LastTime
-	case f.summary != nil:
-		return f.summary.Facts().LastTime
-	}
-	return 0
 }
 
 // Bytes is what the log's files hold, footers aside, as far as it is known.
@@ -165,7 +115,7 @@ func (l *Log) verify(at, stop uint64, cold bool, report func(Damage)) error {
 	defer r.Close()
 	for r.Offset() < stop {
 		at := r.Offset()
-		v, err := r.Next(maxRead)
+		v, err := r.Next(volume.MaxRead)
 		if err == nil {
 			for rest := v.Data; len(rest) > 0 && err == nil; {
 				var b batch.Batch
@@ -180,9 +130,12 @@ func (l *Log) verify(at, stop uint64, cold bool, report func(Damage)) error {
 		d, damaged := errors.AsType[*Damage](err)
 		trimmed, gone := errors.AsType[*Trimmed](err)
 		other, away := errors.AsType[*Elsewhere](err)
+		tier, cold := errors.AsType[*InCold](err)
 		switch {
 		case away:
 			r.Seek(other.To)
+		case cold:
+			r.Seek(tier.To)
 		case damaged:
 			report(*d)
 			r.Seek(d.To)

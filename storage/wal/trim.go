@@ -40,7 +40,7 @@ func (l *Log) Trim(to uint64) error {
 	l.files.list = slices.Delete(l.files.list, 0, len(gone))
 	below := l.ends.start
 	if len(l.files.list) > 0 {
-		below = l.files.list[0].base
+		below = l.files.list[0].Base
 	}
 	l.mu.Unlock()
 	if len(gone) == 0 {
@@ -56,7 +56,7 @@ func (l *Log) learnEnds(to uint64) {
 	l.mu.Lock()
 	var unknown []*file
 	for i, f := range l.files.list {
-		if l.door.closed || i+1 == len(l.files.list) || l.files.list[i+1].base > to {
+		if l.door.closed || i+1 == len(l.files.list) || l.files.list[i+1].Base > to {
 			break
 		}
 		if !f.known {
@@ -65,8 +65,8 @@ func (l *Log) learnEnds(to uint64) {
 	}
 	l.mu.Unlock()
 	for _, f := range unknown {
-		if _, err := f.load(source{after: to}); err != nil {
-			l.tier.config.Log.Debug("how a file ends that is given up cannot be read", "file", f.handle.Name, "err", err)
+		if _, err := f.load(to); err != nil {
+			l.tier.config.Log.Debug("how a file ends that is given up cannot be read", "file", f.Handle.Name, "err", err)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (l *Log) learnEnds(to uint64) {
 // has passed its first offset, and waits for that. l.mu is held.
 func (l *Log) overtake() {
 	f := &l.files
-	if f.current == nil || f.current.size == 0 || f.current.base >= l.ends.start {
+	if f.current == nil || f.current.size == 0 || f.current.Base >= l.ends.start {
 		return
 	}
 	f.overtaken.Store(true)
@@ -124,13 +124,13 @@ func (t *Tier) remove(id ID, below uint64, gone []*file) error {
 	t.config.At("trim")
 	var err error
 	for _, f := range gone {
-		f.gone.Store(true)
+		f.Gone.Store(true)
 		t.mu.Lock()
 		delete(t.checkpoint.files, f)
 		f.since = 0
 		t.mu.Unlock()
-		err = errors.Join(err, t.cache.Drop(&f.handle))
-		for _, name := range []string{f.handle.Name, segment.HintName(f.handle.Name)} {
+		err = errors.Join(err, t.cache.Drop(&f.Handle))
+		for _, name := range []string{f.Handle.Name, segment.HintName(f.Handle.Name)} {
 			if e := t.config.FS.Remove(name); e != nil && !isNotExist(e) {
 				err = errors.Join(err, fmt.Errorf("remove segment: %w", e))
 			}

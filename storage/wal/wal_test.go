@@ -187,7 +187,7 @@ func TestAppendCommitReadRestart(t *testing.T) {
 			fsys = fsys.PowerLoss()
 		}
 		tier = openTier(t, fsys, nil)
-		l, found = openLog(t, tier, Opening{ID: topic(1), Topic: "/default/t", Extents: []Extent{{1, 0, openEnd, false}}})
+		l, found = openLog(t, tier, Opening{ID: topic(1), Topic: "/default/t", Extents: []Extent{{Epoch: 1, Start: 0, End: openEnd}}})
 		if found.End != uint64(len(want)) || found.Class == Damaged || !found.Proven {
 			t.Fatalf("%s: %+v, want end %d", how, found, len(want))
 		}

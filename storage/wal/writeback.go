@@ -31,8 +31,8 @@ func (r *round) writeBack(p *part) error {
 	}
 	// Acquired here and not beside the loop: whoever closes the log waits for the
 	// round. After that the file would be opened once more, and stay open.
-	h, err := t.cache.Acquire(&f.handle, disk.Write)
-	if isNotExist(err) && f.gone.Load() {
+	h, err := t.cache.Acquire(&f.Handle, disk.Write)
+	if isNotExist(err) && f.Gone.Load() {
 		return nil // the partition was deleted meanwhile
 	}
 	if err != nil {
@@ -43,9 +43,9 @@ func (r *round) writeBack(p *part) error {
 	t.work.Go(func() { // returns when the write-back has begun
 		defer r.writingBack.Store(false)
 		err := h.WriteBack(from, to-from)
-		t.cache.Release(&f.handle, false)
+		t.cache.Release(&f.Handle, false)
 		if err != nil {
-			t.poison(fmt.Errorf("write back %s: %w", f.handle.Name, err))
+			t.poison(fmt.Errorf("write back %s: %w", f.Handle.Name, err))
 		}
 	})
 	return nil
