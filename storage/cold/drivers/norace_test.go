@@ -1,0 +1,5 @@
+//go:build !race
+
+package drivers_test
+
+const slower = 1

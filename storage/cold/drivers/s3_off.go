@@ -1,0 +1,16 @@
+//go:build nos3
+
+package drivers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/danubemq/danube/storage/cold"
+)
+
+func openS3(context.Context, string, url.Values, *http.Client) (*cold.Bucket, error) {
+	return nil, errors.New("this program was built without it (tag nos3)")
+}
