@@ -98,6 +98,9 @@ func lacks(err error) (to uint64, ok bool) {
 	if e, is := errors.AsType[*Elsewhere](err); is {
 		return e.To, true
 	}
+	if e, is := errors.AsType[*InCold](err); is {
+		return e.To, true
+	}
 	if e, is := errors.AsType[*Damage](err); is {
 		return e.To, true
 	}

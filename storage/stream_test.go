@@ -214,6 +214,41 @@ func TestStreamGoesOnWhereFilesAreFreed(t *testing.T) {
 	}
 }
 
+// What was released here because the catalog covers it is read from there, and what
+// the log has behind it from the log.
+func TestStreamReadsWhatWasReleased(t *testing.T) {
+	fsys := disk.NewMemory(1)
+	s, l := begun(t, fsys, 900)
+	x := newShelf(t)
+	all := batchesOf(t, l.Stream(0, nil), 900)
+	x.export(l, 0, 500)
+	cold := []Offsets{{From: 0, To: 500}}
+	l.Covered(cold)
+	if freed, err := l.Release(900); err != nil || freed == 0 {
+		t.Fatalf("%d bytes freed: %v", freed, err)
+	}
+	closeStore(t, s) // with what it has in memory
+
+	s = openStore(t, fsys)
+	defer closeStore(t, s)
+	ranges := []Range{{Start: 0, End: 900, Status: RangeSealed, Epochs: []EpochStart{{1, 0}}}}
+	l, found, err := s.Log(t.Context(), Facts{ID: partition, Ranges: ranges, Cold: cold})
+	if err != nil || found.Class == Damaged {
+		t.Fatal(found, err)
+	}
+	if _, ok := errors.AsType[*InCold](second(l.Reader(0).Next(1))); !ok {
+		t.Fatal("the files are there still")
+	}
+	sameBatches(t, batchesOf(t, l.Stream(0, x.part), 900), all)
+	bare := l.Stream(0, nil)
+	defer bare.Close()
+	if _, ok := errors.AsType[*InCold](second(bare.Next(t.Context(), 1))); !ok {
+		t.Error("without a cold tier the stream does not say where the messages are")
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // A36: what other stores hold is read from the cold tier, and only what that does not
 // cover is elsewhere.
 func TestStreamReadsWhatOtherStoresHold(t *testing.T) {
