@@ -189,7 +189,7 @@ func (t *Tier) finish(l *Log) error {
 
 // settleLog makes durable in its own files all that was committed of a log.
 func (t *Tier) settleLog(l *Log) error {
-	end := l.Committed()
+	end := l.Settled()
 	var list []*file
 	t.mu.Lock()
 	for f := range t.checkpoint.files {

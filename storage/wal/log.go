@@ -82,9 +82,37 @@ type door struct {
 type ends struct {
 	start     uint64 // lowest offset kept
 	next      uint64
-	committed uint64 // readers see what lies below
+	committed uint64 // what lies below is settled here
 	synced    uint64
 	lastTime  int64 // append time of the last batch, ms
+
+	held  bool   // acknowledgements wait for the cold tier
+	cover uint64 // then they are given below it, and nothing above is read
+}
+
+// shown is the acknowledged prefix: what readers see and producers are told of (R1).
+func (e *ends) shown() uint64 {
+	if e.held {
+		return min(e.committed, e.cover)
+	}
+	return e.committed
+}
+
+// Hold has acknowledgements wait for the cold tier, or not: nothing at or above cover,
+// which its catalog has as applied, is acknowledged or read. While an epoch is open
+// what was shown once stays so.
+func (l *Log) Hold(held bool, cover uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := &l.ends
+	if l.door.open {
+		cover = max(cover, e.shown())
+	}
+	if e.held == held && (!held || e.cover == cover) {
+		return
+	}
+	e.held, e.cover = held, cover
+	l.notify()
 }
 
 // Pending is a batch on its way to the disk. It is a value and may be copied.
@@ -236,7 +264,11 @@ func (l *Log) Start() uint64 { return l.read(func(e *ends) uint64 { return e.sta
 func (l *Log) Next() uint64 { return l.read(func(e *ends) uint64 { return e.next }) }
 
 // Committed is the committed end (R1): what lies below may be read and was acknowledged.
-func (l *Log) Committed() uint64 { return l.read(func(e *ends) uint64 { return e.committed }) }
+func (l *Log) Committed() uint64 { return l.read((*ends).shown) }
+
+// Settled is the end of what is durable here, whether it is acknowledged or waits for
+// the cold tier.
+func (l *Log) Settled() uint64 { return l.read(func(e *ends) uint64 { return e.committed }) }
 
 // Synced is the end of what survives a power loss; it differs from Committed with Interval only.
 func (l *Log) Synced() uint64 { return l.read(func(e *ends) uint64 { return e.synced }) }

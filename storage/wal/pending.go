@@ -15,7 +15,7 @@ func (p Pending) outcome() (done bool, err error) {
 	switch {
 	case p.cut < len(l.cuts) && l.cuts[p.cut] < p.end:
 		return true, ErrFull
-	case l.ends.committed >= p.end:
+	case l.ends.shown() >= p.end:
 		return true, nil
 	case l.door.err != nil:
 		return true, l.door.err

@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage/memory"
@@ -37,6 +38,8 @@ type Reader struct {
 	files volume.Cursor
 	buf   *memory.Chunk // whole checked batches that were read ahead, from off on
 	off   int
+
+	limit uint64 // nothing at or above it is shown, when the log was last asked
 
 	cold bool // passes the memory by, to see what is in the files
 }
@@ -114,7 +117,11 @@ type source struct {
 func (l *Log) source(r *Reader) (source, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.readable(r.next); err != nil {
+	r.limit = math.MaxUint64
+	if l.ends.held {
+		r.limit = l.ends.shown()
+	}
+	if err := l.readable(r.next, l.ends.shown()); err != nil {
 		return source{}, err
 	}
 	if c := l.tail.Find(r.next); c != nil && len(c.Committed()) > 0 && !r.cold {
@@ -131,14 +138,14 @@ func (l *Log) source(r *Reader) (source, error) {
 	return l.inFiles(r.next)
 }
 
-// readable says why nothing can be read at an offset. l.mu is held.
-func (l *Log) readable(offset uint64) error {
+// readable says why nothing below end can be read at an offset. l.mu is held.
+func (l *Log) readable(offset, end uint64) error {
 	switch {
 	case l.door.closed:
 		return ErrClosed
 	case offset < l.ends.start:
 		return &Trimmed{LogStart: l.ends.start}
-	case offset >= l.ends.committed:
+	case offset >= end:
 		return ErrEnd
 	}
 	return nil
@@ -146,7 +153,7 @@ func (l *Log) readable(offset uint64) error {
 
 // inFiles looks which file holds an offset. l.mu is held.
 func (l *Log) inFiles(offset uint64) (source, error) {
-	if err := l.readable(offset); err != nil {
+	if err := l.readable(offset, l.ends.committed); err != nil {
 		return source{}, err
 	}
 	x, gap := l.extents.At(offset)
@@ -194,7 +201,7 @@ func (r *Reader) cut(c *memory.Chunk, data batch.Batch, pos, maxBytes int) View 
 	for end < len(data) {
 		b := data[end:]
 		n := b.Len()
-		if end > pos && end-pos+n > maxBytes {
+		if end > pos && (end-pos+n > maxBytes || b.End() > r.limit) {
 			break
 		}
 		last = b.End()
@@ -208,6 +215,11 @@ func (r *Reader) cut(c *memory.Chunk, data batch.Batch, pos, maxBytes int) View 
 func (r *Reader) fromBuffer(maxBytes int) (View, bool) {
 	if r.off >= len(r.buf.Buf) {
 		r.letGo()
+		return View{}, false
+	}
+	if r.next >= r.limit { // read ahead, and not shown yet when it was
+		r.letGo()
+		r.files.Leave()
 		return View{}, false
 	}
 	r.buf.Retain()

@@ -12,7 +12,7 @@ import (
 // 1970), the committed end when there is none.
 func (l *Log) OffsetAt(ms int64) (uint64, error) {
 	l.mu.Lock()
-	start, end := l.ends.start, l.ends.committed
+	start, end, shown := l.ends.start, l.ends.committed, l.ends.shown()
 	list := slices.Clone(l.files.list)
 	l.mu.Unlock()
 	for _, f := range list {
@@ -28,13 +28,13 @@ func (l *Log) OffsetAt(ms int64) (uint64, error) {
 			return 0, err
 		}
 		if ok && offset >= start {
-			return min(offset, end), nil
+			return min(offset, shown), nil
 		}
 		if ok {
 			return start, nil
 		}
 	}
-	return end, nil
+	return shown, nil
 }
 
 // RetentionPoint is the highest offset up to which whole segment files may be
@@ -88,7 +88,7 @@ func (l *Log) Bytes() (files int, bytes int64) {
 // and reports in the order of offsets what is damaged or missing.
 func (l *Log) Verify(report func(Damage)) error {
 	l.mu.Lock()
-	start, end, warm := l.ends.start, l.ends.committed, l.ends.committed
+	start, end, warm := l.ends.start, l.ends.shown(), l.ends.shown()
 	if base, ok := l.tail.Base(); ok {
 		warm = min(warm, base)
 	}
