@@ -350,17 +350,6 @@ func TestOwnTailIsTakenBack(t *testing.T) {
 	}
 }
 
-// openFrom opens the session of rawConn.open with a lowest sequence that is not acknowledged.
-func (c *rawConn) openFrom(topic string, lowest uint64) protocol.OpenProducerOK {
-	c.t.Helper()
-	frame := protocol.AppendFrame(nil, protocol.TypeOpenProducer, 3, &protocol.OpenProducer{Topic: topic, Producer: 7, Session: 1, Lowest: lowest}, nil)
-	var ok protocol.OpenProducerOK
-	if err := ok.Decode(c.ask(frame, protocol.TypeOpenProducerOK).Header); err != nil {
-		c.t.Fatal(err)
-	}
-	return ok
-}
-
 // send sends one sequence and returns what became of it.
 func (c *rawConn) send(ok protocol.OpenProducerOK, n uint64) (stored protocol.ProduceOK) {
 	c.t.Helper()

@@ -120,3 +120,14 @@ func (c *rawConn) consume(topic, subscription string, messages uint64, confirm b
 		Handle: ok.Handle, Generation: ok.Generation, Ranges: []protocol.Range{{From: 0, To: messages}},
 	}}, nil)
 }
+
+// openFrom opens the session of rawConn.open with a lowest sequence that is not acknowledged.
+func (c *rawConn) openFrom(topic string, lowest uint64) protocol.OpenProducerOK {
+	c.t.Helper()
+	frame := protocol.AppendFrame(nil, protocol.TypeOpenProducer, 3, &protocol.OpenProducer{Topic: topic, Producer: 7, Session: 1, Lowest: lowest}, nil)
+	var ok protocol.OpenProducerOK
+	if err := ok.Decode(c.ask(frame, protocol.TypeOpenProducerOK).Header); err != nil {
+		c.t.Fatal(err)
+	}
+	return ok
+}
