@@ -5,9 +5,11 @@ import (
 
 	"github.com/danubemq/danube/broker/admin"
 	"github.com/danubemq/danube/broker/delivery"
+	"github.com/danubemq/danube/broker/depot"
 	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/cold"
 )
 
 // beside are the parts that do not know the broker.
@@ -16,12 +18,16 @@ type beside struct {
 	carrier *delivery.Carrier // subscriptions and their cursors
 	host    *served.Host      // the partitions
 	admin   *admin.Board      // what is asked of them all
+	depot   *depot.Depot      // the partitions' way into the cold tier; nil: there is none
+
+	cold       *cold.Store // nil: there is no cold tier
+	coldTested bool        // it has passed its self-test at the start
 }
 
 // openHistory is a step of the start.
 func (b *Broker) openHistory(context.Context) error {
 	b.history = history.Open(history.Config{
-		Store: b.store, Meta: b.meta, Peers: b.peers, Self: b.self, Served: b.pastOf, Serving: b.pasts,
+		Store: b.store, Meta: b.meta, Peers: b.peers, Self: b.self, Served: b.pastOf, Serving: b.pasts, Cold: b.coldTier(),
 		CopyDelay: b.cfg.Peers.CopyDelay, Now: b.cfg.Now, At: b.cfg.At, Log: b.log,
 	})
 	return nil

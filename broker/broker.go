@@ -99,7 +99,7 @@ func (b *Broker) open(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		b.openMeta, b.openHistory, b.openDelivery, b.openServing, b.control, b.openAdmin, b.register,
+		b.openMeta, b.openDepot, b.openHistory, b.openDelivery, b.openServing, b.control, b.openAdmin, b.register,
 		b.attach, // before the logs are recovered: that may take longer than the leader waits
 		b.openPartitions,
 	} {
@@ -131,7 +131,10 @@ func (b *Broker) openData(ctx context.Context) error {
 	if err := b.inspectMeta(); err != nil {
 		return err
 	}
-	return b.openStore(ctx)
+	if err := b.openStore(ctx); err != nil {
+		return err
+	}
+	return b.openCold(ctx)
 }
 
 // ListenError says that a port could not be opened.
@@ -230,6 +233,9 @@ func (b *Broker) Run(ctx context.Context) error {
 	b.wg.Go(func() { b.host.Run(b.ctx) })
 	b.wg.Go(func() { b.carrier.Run(b.ctx) })
 	b.wg.Go(func() { b.history.Run(b.ctx) })
+	if b.depot != nil {
+		b.wg.Go(func() { b.depot.Run(b.ctx) })
+	}
 	b.wg.Go(func() { b.retain(b.ctx) })
 	b.wg.Go(func() { b.reconcile(b.ctx) })
 	b.wg.Go(func() { b.accept(b.ctx) })
@@ -337,6 +343,7 @@ func (b *Broker) shut(parting func(map[served.Key]*served.Partition) error) erro
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
 	}
+	errs = append(errs, b.closeCold())
 	if b.meta != nil {
 		errs = append(errs, b.meta.Close())
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/danubemq/danube/cluster"
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/cold"
 	"github.com/danubemq/danube/storage/disk"
 )
 
@@ -82,6 +83,16 @@ type Storage struct {
 	Sync         storage.SyncMode
 	SyncInterval time.Duration // [100 ms]
 	Files        int           // most files open at once [1,024]
+	Durable      Durable
+}
+
+// Durable is the cold tier: where sealed segments go, and how much of what is there
+// stays on this disk too.
+type Durable struct {
+	URL        string        // file:///mount, s3://bucket …, with ?prefix= [none: there is no cold tier]
+	Drivers    cold.Opener   // opens buckets [none: folders alone]
+	LocalAge   time.Duration // age from which what the cold tier has is freed here [0: no bound]
+	LocalBytes int64         // bytes of all logs above which it is [0: no bound]
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -140,6 +151,7 @@ func (c Config) withDefaults() (Config, error) {
 // the page cache, so more than a modest share buys little.
 func (c *Config) tailBytes() int64  { return min(c.Memory/2, 64<<20) }
 func (c *Config) frameBytes() int64 { return c.Memory / 4 }
+func (c *Config) coldBytes() int64  { return min(c.Memory/4, 64<<20) }
 
 // requestLimit is how many requests that need the metadata or the disk one
 // connection may have under way.

@@ -21,7 +21,7 @@
 //   - one that extends ceilings, package served's, and one that applies retention: return when the broker stops
 //   - the reconciler, which compares the metadata with what is served: returns when the broker stops
 //   - one for each partition that is being opened, closed or moved, at most 64 of those in the background
-//   - those of package history, of its readers and of package web
+//   - those of package history, of its readers, of package depot and of package web
 //   - one for each request of another broker: those of package cluster
 //   - those of the log's committer and of Raft
 //

@@ -51,6 +51,11 @@ func (b *Broker) degraded() []string {
 	if w := b.diskWarning(); w != "" {
 		out = append(out, w)
 	}
+	if b.depot != nil {
+		if d := b.depot.Degraded(); d != "" {
+			out = append(out, d)
+		}
+	}
 	damaged := 0
 	for _, p := range b.reliable() {
 		if len(p.Past.Damage()) > 0 {

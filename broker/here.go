@@ -179,7 +179,7 @@ func (b *Broker) positionHere(ctx context.Context, q *admin.PositionArg) (*admin
 	if err != nil {
 		return nil, err
 	}
-	n, err := p.Resolve(q.At)
+	n, err := p.Resolve(ctx, q.At)
 	return &admin.PositionAnswer{Offset: n}, err
 }
 

@@ -96,6 +96,13 @@ func (b *Broker) makeReady(ctx context.Context, p *served.Partition, m *state.Pa
 	return err
 }
 
+// How long a move waits for the cold tier. Where it is away others copy from here
+// what it lacks, as without one.
+const (
+	exportTime = 10 * time.Second        // of what lies there when it begins, while producers go on
+	tailTime   = 1500 * time.Millisecond // of what came since, while they wait
+)
+
 // giveAway does a move. With an error the partition is still this broker's,
 // perhaps paused, and either no hand-over was ever proposed or the metadata say
 // that it will not happen.
@@ -107,6 +114,7 @@ func (b *Broker) giveAway(ctx context.Context, p *served.Partition, m *state.Par
 		return fmt.Errorf("make the target ready: %w", err)
 	}
 	b.cfg.At("move.ready")
+	cold := p.Log != nil && b.exported(ctx, p.Key.ID(), p.Log.Committed(), exportTime)
 	p.Pause()
 	q := &prepareArg{Partition: calls.Of(m), Move: m.Move, End: m.Floor}
 	if p.Log != nil {
@@ -117,6 +125,10 @@ func (b *Broker) giveAway(ctx context.Context, p *served.Partition, m *state.Par
 		b.cfg.At("move.paused")
 		if q.Sessions, err = p.Log.Sessions(); err != nil {
 			return err
+		}
+		if cold {
+			b.exported(ctx, p.Key.ID(), q.End, tailTime)
+			b.cfg.At("move.exported")
 		}
 	}
 	if _, err := calls.AskSoon[prepareAnswer](ctx, b.peers, m.Target.Store, opPrepare, q); err != nil {

@@ -163,8 +163,9 @@ func (r *recovered) open() state.PartitionOpen {
 	case r.meta.State == state.Closed, r.meta.State == state.Opening && r.meta.OpenRange() == nil:
 		e.End = r.meta.Floor
 	case r.foreign:
-		// What the lost disk holds above its start nobody here can know (R3, R15).
-		e.End, e.Tail = r.meta.OpenRange().Start, state.TailOrphaned
+		// What the lost disk holds above what the catalog covers nobody here can know, unless
+		// every acknowledgement waited for the catalog (R3, R15).
+		e.End, e.Tail = r.meta.Takeover()
 	case r.what.End < r.meta.Floor || r.tailInDoubt():
 		e.Tail = state.TailOrphaned
 	case !r.what.Proven:
@@ -198,6 +199,9 @@ func (b *Broker) beginEpoch(view *state.View, r recovered) error {
 		return errShuttingDown
 	}
 	b.parts[part.Key] = part
+	if b.depot != nil && part.Log != nil {
+		b.depot.Add(part.Key.ID(), part.Epoch, part.Log)
+	}
 	return nil
 }
 

@@ -188,7 +188,9 @@ func (b *Broker) follow(ctx context.Context, view *state.View, p *served.Partiti
 	case m.State == state.Sealing:
 		b.moveBeside(ctx, p, m)
 	default:
-		p.Follow(t, m)
+		if p.Follow(t, m) && b.depot != nil {
+			b.depot.Changed(p.Key.ID())
+		}
 	}
 }
 
@@ -292,6 +294,9 @@ func (b *Broker) comeBack(ctx context.Context) error {
 		return err
 	}
 	b.cluster.Reattach(b.self())
+	if b.depot != nil {
+		b.depot.Renew()
+	}
 	b.compareAgain(served.Key{})
 	return nil
 }
@@ -315,6 +320,9 @@ func (b *Broker) retire(p *served.Partition, why *protocol.Error) {
 	b.mu.Unlock()
 	p.Close(why)
 	b.host.Forget(p)
+	if b.depot != nil {
+		b.depot.Remove(p.Key.ID(), p.Epoch)
+	}
 	if p.Log != nil {
 		if err := p.Log.Close(); err != nil {
 			b.log.Error("log not closed", "partition", p.Name(), "err", err)

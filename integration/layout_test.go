@@ -63,6 +63,7 @@ func house() map[string]room {
 		delivery = "broker/delivery"
 		dispatch = "broker/dispatch"
 		served   = "broker/served"
+		depot    = "broker/depot"
 		fail     = "cmd/danube/fail"
 		render   = "cmd/danube/render"
 		offline  = "cmd/danube/offline"
@@ -124,11 +125,12 @@ func house() map[string]room {
 		calls:                  {level: 3, may: []string{"cluster", "meta", state, "protocol"}},
 		admin:                  {level: 4, may: []string{calls, words, "cluster", "meta", state, "protocol"}},
 		outbox:                 {level: 6, may: []string{"storage", "protocol"}},
-		history:                {level: 6, may: []string{calls, "storage", "cluster", "meta", state, "protocol", batch}},
+		history:                {level: 6, may: []string{calls, "storage", "storage/cold/fetch", "storage/cold", "cluster", "meta", catalog, state, "protocol", batch}},
+		depot:                  {level: 6, may: []string{calls, "storage", "storage/cold/export", "storage/cold/fetch", "storage/cold/keeper", "storage/cold/upkeep", "storage/cold/plan", "storage/cold", excerpt, segment, disk, "meta", catalog, state}},
 		delivery:               {level: 7, may: []string{history, outbox, dispatch, words, "storage", "meta", state, "protocol", batch}},
 		codes:                  {level: 7, may: []string{history, dispatch, "storage", "meta", state, "protocol"}},
 		served:                 {level: 8, may: []string{delivery, history, outbox, calls, words, "storage", "meta", state, "protocol", batch}},
-		"broker":               {level: 9, may: []string{codes, served, delivery, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
+		"broker":               {level: 9, may: []string{codes, served, delivery, depot, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", "storage/cold", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
 		fail:                   {level: 4, may: []string{"client", "protocol"}},
 		render:                 {level: 5, may: []string{fail}},
 		offline:                {level: 6, may: []string{fail, render, "storage", segment, disk, state}, tests: []string{batch}},
@@ -138,7 +140,7 @@ func house() map[string]room {
 		"cmd/danube/settings":  {level: 4},
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
-		node:                   {level: 10, may: []string{fail, "cmd/danube/settings", "broker", "storage", disk, state}},
+		node:                   {level: 10, may: []string{fail, "cmd/danube/settings", "broker", "storage", "storage/cold/drivers", disk, state}},
 		"cmd/danube":           {level: 11, may: []string{node, pipe, offline, view, terminal, fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", wal, segment, disk, "meta", state, "protocol", batch}},
 		"integration":          {level: 10, may: []string{"broker", "client", "integration/history", "integration/objects", "protocol", batch}},
 		"integration/history":  {level: 0},

@@ -63,7 +63,7 @@ func (s *Subscription) Describe() protocol.SubPartition {
 		d.State = fmt.Sprintf("waiting at a gap: the messages [%d, %d) may come back%s; passes it in %d s",
 			s.gap.Start, s.gap.End, s.part.maybeWith(s.gap.Start), max(left, 0))
 	case s.away != nil:
-		d.State = fmt.Sprintf("waiting for broker %s, which is away and holds the messages [%d, %d)", strings.Join(s.away.Brokers, " or "), s.away.From, s.away.To)
+		d.State = fmt.Sprintf("waiting for the messages [%d, %d), which lie %s", s.away.From, s.away.To, s.away.Where())
 	case d.State == "ready" && e.Fresh >= end && e.Waiting == 0:
 		d.State = "at the end of the log"
 	}

@@ -98,7 +98,7 @@ func (h *History) readHeld(ctx context.Context, q *fetchArg) ([]byte, error) {
 			to = min(to, found.End)
 		}
 		var err error
-		data, err = readPage(log, q.From, to, limit)
+		data, err = h.readPage(ctx, log, q, to, limit)
 		return err
 	})
 	return data, err
@@ -143,12 +143,16 @@ func (p *Partition) notWhileServed(rg *state.Range) error {
 }
 
 // readPage reads whole batches from the one that holds from on, none beyond to.
-func readPage(log *storage.Log, from, to uint64, limit int) ([]byte, error) {
-	r := log.Reader(from)
+func (h *History) readPage(ctx context.Context, log *storage.Log, q *fetchArg, to uint64, limit int) ([]byte, error) {
+	topic, n, err := q.Key()
+	if err != nil {
+		return nil, err
+	}
+	r := log.Stream(q.From, h.part(storage.PartitionID{Topic: topic, Partition: n}))
 	defer r.Close()
 	var data []byte
-	for at := from; at < to && len(data) < limit; {
-		view, err := r.Next(limit - len(data))
+	for at := q.From; at < to && len(data) < limit; {
+		view, err := r.Next(ctx, limit-len(data))
 		if err != nil {
 			if len(data) > 0 {
 				break
@@ -164,7 +168,7 @@ func readPage(log *storage.Log, from, to uint64, limit int) ([]byte, error) {
 		view.Release()
 	}
 	if len(data) == 0 {
-		return nil, protocol.Errorf(protocol.CodePending, "no whole batch lies in offsets %d to %d", from, to)
+		return nil, protocol.Errorf(protocol.CodePending, "no whole batch lies in offsets %d to %d", q.From, to)
 	}
 	return data, nil
 }

@@ -22,16 +22,20 @@ const (
 	copyRetry     = 5 * time.Second
 )
 
-// lacks reports whether a range is sealed and lies only in other stores.
-func lacks(r *state.Range, self state.StoreID) bool {
-	return r.Status == state.RangeSealed && !slices.Contains(r.Stores, self)
+// lacks reports whether a range of m is sealed and lies only in other stores, the
+// cold tier not counted.
+func lacks(m *state.Partition, r *state.Range, self state.StoreID) bool {
+	return r.Status == state.RangeSealed && !slices.Contains(r.Stores, self) && !m.Catalog.Covers(max(r.Start, m.LogStart), r.End)
 }
 
 // copyDue reports whether history of a partition is to be copied here now.
 func (h *History) copyDue(view *state.View, p *Partition, m *state.Partition, now time.Time) bool {
 	self := h.cfg.Self().Store
-	if !slices.ContainsFunc(m.Ranges, func(r state.Range) bool { return lacks(&r, self) }) {
+	if !slices.ContainsFunc(m.Ranges, func(r state.Range) bool { return lacks(m, &r, self) }) {
 		return false
+	}
+	if h.cfg.Cold != nil {
+		return true // it is exported from here, and what lies behind it waits for that
 	}
 	return p.urgent.Load() || now.Sub(p.since) >= h.cfg.CopyDelay || h.leaving(view, m)
 }
@@ -40,7 +44,7 @@ func (h *History) copyDue(view *state.View, p *Partition, m *state.Partition, no
 // gave the partition away because somebody wished so, not because it stops.
 func handedOver(view *state.View, m *state.Partition, self state.StoreID) bool {
 	for _, rg := range slices.Backward(m.Ranges) {
-		if lacks(&rg, self) {
+		if lacks(m, &rg, self) {
 			return slices.ContainsFunc(rg.Stores, func(id state.StoreID) bool {
 				s := view.Store(id)
 				return s != nil && !s.Clean && s.Status != state.StoreLost && s.Status != state.StoreRemoved
@@ -54,7 +58,7 @@ func handedOver(view *state.View, m *state.Partition, self state.StoreID) bool {
 func (h *History) leaving(view *state.View, m *state.Partition) bool {
 	self := h.cfg.Self().Store
 	for i := range m.Ranges {
-		if !lacks(&m.Ranges[i], self) {
+		if !lacks(m, &m.Ranges[i], self) {
 			continue
 		}
 		for _, id := range m.Ranges[i].Stores {
@@ -95,20 +99,21 @@ func (j *copyJob) run(ctx context.Context) error {
 	}
 	for i := range m.Ranges {
 		rg := &m.Ranges[i]
-		if !lacks(rg, self.Store) {
+		if !lacks(m, rg, self.Store) {
 			continue
 		}
-		if err := j.copyRange(ctx, m, rg); err != nil {
-			return errors.Join(err, j.flush(ctx))
+		for _, w := range uncovered(m, rg) {
+			if err := j.copyRange(ctx, m, rg, w); err != nil {
+				return errors.Join(err, j.flush(ctx))
+			}
 		}
 	}
 	return j.flush(ctx)
 }
 
-// copyRange copies one range, but for what an earlier copy brought.
-func (j *copyJob) copyRange(ctx context.Context, m *state.Partition, rg *state.Range) error {
-	from := max(rg.Start, m.LogStart)
-	known := from
+// copyRange copies a part of a range, but for what an earlier copy brought.
+func (j *copyJob) copyRange(ctx context.Context, m *state.Partition, rg *state.Range, w span) error {
+	known := w.from
 	note := func(to uint64) {
 		if known < to {
 			j.entries = append(j.entries, state.RangeCopy{
@@ -118,15 +123,15 @@ func (j *copyJob) copyRange(ctx context.Context, m *state.Partition, rg *state.R
 		}
 	}
 	have := j.c.Have()
-	for at := from; ; {
+	for at := w.from; ; {
 		var until uint64
-		if at, until = missing(have, rg, at); at >= rg.End {
+		if at, until = missing(have, rg, at); at >= w.to {
 			break
 		}
-		got, err := j.page(ctx, at, until)
+		got, err := j.page(ctx, at, min(until, w.to))
 		if err != nil {
 			note(at)
-			return fmt.Errorf("copy [%d, %d): %w", at, rg.End, err)
+			return fmt.Errorf("copy [%d, %d): %w", at, w.to, err)
 		}
 		have = extended(have, storage.Span{Epoch: rg.Epoch(at), Start: at, End: got.end})
 		at = got.end
@@ -137,7 +142,7 @@ func (j *copyJob) copyRange(ctx context.Context, m *state.Partition, rg *state.R
 			}
 		}
 	}
-	note(rg.End)
+	note(w.to)
 	if len(j.entries) >= copyEntries {
 		return j.flush(ctx)
 	}
@@ -233,6 +238,34 @@ func rangeOf(view *state.View, p *Partition, from, to uint64) *state.Range {
 	}
 	if rg := m.Range(from); rg != nil && rg.Status == state.RangeSealed && to <= rg.End {
 		return rg
+	}
+	return nil
+}
+
+// strikes are what other stores need not keep any more: the catalog has all of it, so
+// that nobody copies it (R16). They delete theirs once they have applied that.
+func strikes(m *state.Partition, self state.StoreID) (out []state.RangeCopy) {
+	for i := range m.Ranges {
+		r := &m.Ranges[i]
+		from := max(r.Start, m.LogStart)
+		if r.Status != state.RangeSealed || len(r.Stores) == 0 || slices.Contains(r.Stores, self) || !m.Catalog.Covers(from, r.End) {
+			continue
+		}
+		out = append(out, state.RangeCopy{Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, From: from, To: r.End, Drop: r.Stores})
+	}
+	return out
+}
+
+// strike commits that.
+func (h *History) strike(ctx context.Context, p *Partition) error {
+	m := h.cfg.Meta.View().Partition(p.id.Topic, p.id.Partition)
+	if m == nil || m.Epoch != p.epoch {
+		return nil
+	}
+	entries := strikes(m, h.cfg.Self().Store)
+	errs, err := h.cfg.Meta.DecideEach(ctx, &state.CopyRanges{Entries: entries}, len(entries))
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return fmt.Errorf("strike what the cold tier has of %s: %w", p.name(), err)
 	}
 	return nil
 }

@@ -43,10 +43,14 @@ func there(s *state.Store) bool {
 	return s != nil && s.Status != state.StoreLost && s.Status != state.StoreRemoved && !s.Clean
 }
 
-// teller returns who can say what a range holds: this store, or another that is there.
-func (h *History) teller(view *state.View, rg *state.Range) (by state.Owner, found bool) {
+// teller returns who can say what a range of m holds: this store, the cold tier,
+// which is nobody, or another store that is there.
+func (h *History) teller(view *state.View, m *state.Partition, rg *state.Range) (by state.Owner, found bool) {
 	if self := h.cfg.Self(); slices.Contains(rg.Stores, self.Store) {
 		return self, true
+	}
+	if h.cfg.Cold != nil && m.Catalog.Covers(max(rg.Start, m.LogStart), rg.End) {
+		return state.Owner{}, true
 	}
 	for _, id := range rg.Stores {
 		if s := view.Store(id); there(s) {
@@ -74,7 +78,7 @@ func (h *History) doubted(view *state.View, p *Partition, m *state.Partition) (*
 		if rg.Status != state.RangeSealed || rg.Doubt == 0 || p.isSettled(rg.Start, unseen(m, rg.Doubt)) {
 			continue
 		}
-		if by, found := h.teller(view, rg); found {
+		if by, found := h.teller(view, m, rg); found {
 			return rg, by
 		}
 	}
@@ -119,7 +123,7 @@ func (p *Partition) toBeTold(view *state.View) <-chan struct{} {
 			continue
 		}
 		// What lies here was known when the log was opened, or was asked for in vain before it was copied.
-		if by, found := p.h.teller(view, rg); found && by.Store != p.h.cfg.Self().Store {
+		if by, found := p.h.teller(view, m, rg); found && by.Store != p.h.cfg.Self().Store {
 			open = append(open, rg.Start)
 		}
 	}
@@ -215,29 +219,46 @@ func (h *History) settleDoubt(ctx context.Context, p *Partition, rg *state.Range
 		}
 	}
 	h.cfg.At("doubt.scanned")
-	c := &state.RestoreRange{From: rg.Start, End: rg.End, To: rg.End, Stores: []state.StoreID{by.Store}, Superseded: again.offsets()}
+	c := &state.RestoreRange{From: rg.Start, End: rg.End, To: rg.End, Superseded: again.offsets()}
+	if !by.IsZero() {
+		c.Stores = []state.StoreID{by.Store}
+	}
 	if err := h.restore(ctx, p, c); err != nil {
 		return err
 	}
 	p.settled(rg.Start, left)
 	if n := count(again.offsets()); n > 0 {
-		h.cfg.Log.Info("messages were stored again that another broker holds", "partition", p.name(), "from", rg.Start, "to", rg.End,
-			"broker", h.cfg.Peers.Name(by.Store), "sent_again", n)
+		h.cfg.Log.Info("messages were stored again that lie elsewhere", "partition", p.name(), "from", rg.Start, "to", rg.End,
+			"at", h.tellerName(by), "sent_again", n)
 	}
 	return nil
+}
+
+// tellerName is what a person calls who told.
+func (h *History) tellerName(by state.Owner) string {
+	if by.IsZero() {
+		return "the cold tier"
+	}
+	return "broker " + h.cfg.Peers.Name(by.Store)
 }
 
 // learn takes over who has stored what in a range that can be read.
 func (h *History) learn(ctx context.Context, p *Partition, rg *state.Range, t *tail) error {
 	h.cfg.At("doubt.ask")
-	if t.from.Store != h.cfg.Self().Store {
+	switch {
+	case t.from.IsZero():
+		var err error
+		if t.ans.Sessions, err = h.cfg.Cold.Producers(ctx, p.id, rg.End); err != nil {
+			return err
+		}
+	case t.from.Store != h.cfg.Self().Store:
 		ans, err := h.report(ctx, p, rg.Start, rg, t.from)
 		if err != nil {
 			return err
 		}
 		t.ans.Sessions = ans.Sessions
 	}
-	if err := h.index(p, rg, t); err != nil {
+	if err := h.index(ctx, p, rg, t); err != nil {
 		return err
 	}
 	if len(t.sent) == 0 {
@@ -260,7 +281,7 @@ func (h *History) learn(ctx context.Context, p *Partition, rg *state.Range, t *t
 
 // index notes the batches of a range's parts and what their producers have stored
 // by them: read where they lie here, else by the table that came from there.
-func (h *History) index(p *Partition, rg *state.Range, t *tail) error {
+func (h *History) index(ctx context.Context, p *Partition, rg *state.Range, t *tail) error {
 	t.sent = sentIndex{}
 	producers := storage.Sessions{}
 	if t.from.Store != h.cfg.Self().Store {
@@ -273,7 +294,7 @@ func (h *History) index(p *Partition, rg *state.Range, t *tail) error {
 		t.sent.addTable(&producers)
 	} else {
 		for _, w := range t.parts {
-			read := func() error { return readOwn(p.log, w, t.sent, &producers) }
+			read := func() error { return readOwn(ctx, p.stream(w.from), w, t.sent, &producers) }
 			if rg.Status == state.RangeOrphaned {
 				sealed := read
 				read = func() error { return h.whileSealed(p, w, rg.End, sealed) }

@@ -142,7 +142,7 @@ func TestWhatWasStoredAgainInDoubtIsSuperseded(t *testing.T) {
 
 func mustTell(t *testing.T, r *rig, rg *state.Range) state.Owner {
 	t.Helper()
-	by, found := r.teller(r.cfg.Meta.View(), rg)
+	by, found := r.teller(r.cfg.Meta.View(), r.metadata(), rg)
 	if !found {
 		t.Fatalf("nobody can tell of %+v", rg)
 	}

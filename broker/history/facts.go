@@ -1,6 +1,7 @@
 package history
 
 import (
+	"math"
 	"slices"
 
 	"github.com/danubemq/danube/meta/state"
@@ -18,7 +19,7 @@ func idOf(m *state.Partition) storage.PartitionID {
 // what is ORPHANED above is known to be missing, and no damage of this disk.
 func Facts(t *state.Topic, p *state.Partition, self state.StoreID) storage.Facts {
 	f := storage.Facts{
-		ID: idOf(p), Topic: t.Name, LogStart: p.LogStart, Floor: p.Floor,
+		ID: idOf(p), Topic: t.Name, LogStart: p.LogStart, Floor: p.Floor, Cold: covered(p),
 	}
 	held, open := uint64(0), false
 	for i := range p.Ranges {
@@ -47,7 +48,7 @@ func Facts(t *state.Topic, p *state.Partition, self state.StoreID) storage.Facts
 // when this store wrote it: where it ends, recovery finds out (R10). What nobody
 // may read lies in none of them.
 func archiveFacts(t *state.Topic, m *state.Partition, rg *state.Range, self state.StoreID) (*storage.Facts, *storage.Range) {
-	f := &storage.Facts{ID: idOf(m), Topic: t.Name, LogStart: rg.Start, Floor: rg.Start}
+	f := &storage.Facts{ID: idOf(m), Topic: t.Name, LogStart: rg.Start, Floor: rg.Start, Cold: covered(m)}
 	want := storageRange(rg)
 	if want.Status = storage.RangeSealed; rg.Status != state.RangeSealed && (rg.Tail || rg.Status == state.RangeLost) {
 		want.Open, want.Status = true, storage.RangeOpen
@@ -66,6 +67,29 @@ func archiveFacts(t *state.Topic, m *state.Partition, rg *state.Range, self stat
 		}
 	}
 	return f, &want
+}
+
+// covered are the offsets that the catalog of a partition covers.
+func covered(m *state.Partition) (out []storage.Offsets) {
+	for at := m.Catalog.Room(0); at < math.MaxUint64; {
+		to := m.Catalog.Gap(at)
+		out = append(out, storage.Offsets{From: at, To: to})
+		at = m.Catalog.Room(to)
+	}
+	return out
+}
+
+// uncovered are the parts of a range, from the start of the log on, that the catalog
+// of its partition does not cover.
+func uncovered(m *state.Partition, rg *state.Range) (out []span) {
+	for at := max(rg.Start, m.LogStart); ; {
+		if at = m.Catalog.Gap(at); at >= rg.End {
+			return out
+		}
+		to := min(rg.End, m.Catalog.Room(at))
+		out = append(out, span{at, to})
+		at = to
+	}
 }
 
 // storageRange is a range as the store takes it.

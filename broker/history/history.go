@@ -10,9 +10,10 @@ import (
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/cold/fetch"
 )
 
-// Config says what a history is made of. All fields are required.
+// Config says what a history is made of. All fields but Cold are required.
 type Config struct {
 	Store *storage.Store
 	Meta  *meta.Node
@@ -23,12 +24,31 @@ type Config struct {
 	Served func(storage.PartitionID) *Partition
 	// Serving returns all of them.
 	Serving func() []*Partition
+	// Cold is the cold tier; nil: there is none.
+	Cold *Cold
 	// CopyDelay is after how long history on another broker is copied here,
 	// unless somebody waits for it.
 	CopyDelay time.Duration
 	Now       func() time.Time
 	At        func(step string) // called at named steps
 	Log       *slog.Logger
+}
+
+// Cold is the cold tier as readers and owners use it. Both functions are required.
+type Cold struct {
+	// Part returns a partition of it.
+	Part func(storage.PartitionID) *fetch.Partition
+	// Producers is what it knows of who has stored what up to an offset that the
+	// catalog covers, as [storage.Log.Sessions] tells it.
+	Producers func(ctx context.Context, id storage.PartitionID, end uint64) ([]byte, error)
+}
+
+// part is a partition of the cold tier, nil if there is none.
+func (h *History) part(id storage.PartitionID) *fetch.Partition {
+	if h.cfg.Cold == nil {
+		return nil
+	}
+	return h.cfg.Cold.Part(id)
 }
 
 // History brings the history of the partitions that this broker serves to this

@@ -195,7 +195,7 @@ func TestHistoryIsReadWhereItLiesAndCopied(t *testing.T) {
 	if got := n2.read(); got != 50 {
 		t.Fatalf("read up to %d, want 50", got)
 	}
-	if rg := n2.metadata().Range(0); rg == nil || !lacks(rg, n2.owner.Store) {
+	if rg := n2.metadata().Range(0); rg == nil || !lacks(n2.metadata(), rg, n2.owner.Store) {
 		t.Fatalf("before the copy: %+v", rg)
 	}
 	wantNil(t, n2.copyHistory(t.Context(), p))
@@ -231,7 +231,7 @@ func TestKeptPartitionIsLeftAlone(t *testing.T) {
 		l := looking{h: n2.History}
 		l.look(t.Context(), n2.cfg.Meta.View(), nil)
 		l.workers.Wait()
-		return !lacks(n2.metadata().Range(0), n2.owner.Store)
+		return !lacks(n2.metadata(), n2.metadata().Range(0), n2.owner.Store)
 	}
 	if look() {
 		t.Error("history was brought for a partition that is kept")

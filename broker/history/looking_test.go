@@ -22,7 +22,7 @@ func TestALookGoesByWhatWasDecided(t *testing.T) {
 			l.look(t.Context(), before, before)
 		}
 		l.workers.Wait()
-		return !lacks(n2.metadata().Range(0), n2.owner.Store)
+		return !lacks(n2.metadata(), n2.metadata().Range(0), n2.owner.Store)
 	}
 	if look(true) || look(false) {
 		t.Fatal("history was copied without a slot")

@@ -322,7 +322,7 @@ func (h *History) takeBackOwn(ctx context.Context, p *Partition, rg *state.Range
 		return err
 	}
 	sent, producers := sentIndex{}, storage.Sessions{}
-	if err := h.whileSealed(p, span{rg.Start, rg.End}, end, func() error { return readOwn(p.log, span{rg.Start, end}, sent, &producers) }); err != nil {
+	if err := h.whileSealed(p, span{rg.Start, rg.End}, end, func() error { return readOwn(ctx, p.stream(rg.Start), span{rg.Start, end}, sent, &producers) }); err != nil {
 		return err
 	}
 	ans := &reportAnswer{End: end, Proven: true, Sessions: producers.Encode(end)}
@@ -359,12 +359,11 @@ func asSealed(ranges []storage.Range, at, end uint64) []storage.Range {
 	return out
 }
 
-// readOwn notes the batches of w, and what their producers have stored by them.
-func readOwn(log *storage.Log, w span, sent sentIndex, producers *storage.Sessions) error {
-	r := log.Reader(w.from)
+// readOwn notes the batches of w, and what their producers have stored by them. It closes r.
+func readOwn(ctx context.Context, r *storage.Stream, w span, sent sentIndex, producers *storage.Sessions) error {
 	defer r.Close()
 	for at := w.from; at < w.to; {
-		view, err := r.Next(pageBytes)
+		view, err := r.Next(ctx, pageBytes)
 		if err != nil {
 			return err
 		}

@@ -1,12 +1,14 @@
 package history
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/danubemq/danube/meta/catalog"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/storage"
 )
@@ -31,6 +33,7 @@ type Partition struct {
 	topic  string // full name
 	epoch  uint64
 	log    *storage.Log
+	told   atomic.Pointer[catalog.Catalog] // what the log knows to be covered
 
 	damaged damages
 	urgent  atomic.Bool          // its history is to be copied here without delay
@@ -58,10 +61,34 @@ type Serving struct {
 
 // Partition makes the past of a partition that begins to be served.
 func (h *History) Partition(s Serving, by Served) *Partition {
-	return &Partition{
+	p := &Partition{
 		h: h, served: by, id: idOf(s.Meta), topic: s.Topic, epoch: s.Meta.Epoch, log: s.Log,
 		damaged: damages{list: s.Damaged}, known: s.Meta.Ranges,
 	}
+	p.Follow(s.Meta)
+	return p
+}
+
+// Follow tells the log what the catalog covers, once that was applied here (R11),
+// and reports whether it is news.
+func (p *Partition) Follow(m *state.Partition) (news bool) {
+	if p.told.Swap(m.Catalog) == m.Catalog {
+		return false
+	}
+	p.log.Covered(covered(m))
+	return true
+}
+
+// stream reads the log from an offset on, and the cold tier where the log has nothing.
+func (p *Partition) stream(from uint64) *storage.Stream {
+	return p.log.Stream(from, p.h.part(p.id))
+}
+
+// OffsetAt is the offset of the first message in either tier that was appended at or
+// after ms (ms since 1970), the committed end when there is none.
+func (p *Partition) OffsetAt(ctx context.Context, ms int64) (uint64, error) {
+	n, err := p.log.OffsetOver(ctx, p.h.part(p.id), ms)
+	return n, asAway(err, 0, p.log.Committed())
 }
 
 // name is the partition as output and errors write it.

@@ -13,6 +13,8 @@ import (
 	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/cold"
+	"github.com/danubemq/danube/storage/cold/fetch"
 )
 
 // Reader yields the batches of a partition wherever they lie: from this store's
@@ -22,7 +24,7 @@ type Reader struct {
 	p      *Partition
 	ctx    context.Context
 	cancel context.CancelFunc
-	log    *storage.Reader
+	log    *storage.Stream
 	next   uint64
 	page   page        // what was fetched and is not handed out yet, from next on
 	ahead  *pageFuture // the page behind it
@@ -52,7 +54,7 @@ const pageBytes = 1 << 20
 // bounds what it asks of other brokers.
 func (p *Partition) Reader(ctx context.Context, from uint64) *Reader {
 	ctx, cancel := context.WithCancel(ctx)
-	return &Reader{p: p, ctx: ctx, cancel: cancel, log: p.log.Reader(from), next: from}
+	return &Reader{p: p, ctx: ctx, cancel: cancel, log: p.stream(from), next: from}
 }
 
 // Seek goes on at another offset.
@@ -83,14 +85,14 @@ func (r *Reader) Next(maxBytes int) (storage.View, error) {
 		if w := r.p.hidden.Load(); w != nil && w.from <= r.next && r.next < w.to {
 			return storage.View{}, &storage.Gap{From: r.next, To: w.to, Status: storage.RangeOrphaned}
 		}
-		view, err := r.log.Next(maxBytes)
+		view, err := r.log.Next(r.ctx, maxBytes)
 		if err == nil {
 			r.next = view.End
 			return view, nil
 		}
 		other, is := errors.AsType[*storage.Elsewhere](err)
 		if !is {
-			return view, err
+			return view, asAway(err, r.next, r.next+1)
 		}
 		if r.page, err = r.take(other); err != nil {
 			return view, err
@@ -144,16 +146,42 @@ func (r *Reader) take(other *storage.Elsewhere) (page, error) {
 	return got, err
 }
 
-// AwayError says that the messages [From, To) lie on brokers that cannot be asked now.
+// AwayError says that the messages [From, To) lie on brokers that cannot be asked
+// now, or in the cold tier, which cannot be read now.
 type AwayError struct {
 	From, To uint64
-	Brokers  []string
-	Err      error // what became of the last attempt
+	Brokers  []string // none: the cold tier
+	Err      error    // what became of the last attempt
 }
 
 func (e *AwayError) Error() string {
-	return fmt.Sprintf("offsets %d to %d lie on broker %s, which is away: %v", e.From, e.To, strings.Join(e.Brokers, " and "), e.Err)
+	return fmt.Sprintf("offsets %d to %d lie %s: %v", e.From, e.To, e.Where(), e.Err)
 }
+
+// Where says in words where the messages lie.
+func (e *AwayError) Where() string {
+	if len(e.Brokers) == 0 {
+		return "in the cold tier, which cannot be read now"
+	}
+	return "on broker " + strings.Join(e.Brokers, " or ") + ", which is away"
+}
+
+// asAway makes an [AwayError] of what the cold tier said of a read at from: its
+// messages are there, and who reads tries again. Everything else stays as it is.
+func asAway(err error, from, to uint64) error {
+	if in, is := errors.AsType[*storage.InCold](err); is {
+		return &AwayError{From: in.From, To: in.To, Err: errNoCold}
+	}
+	_, missing := errors.AsType[*fetch.Missing](err)
+	_, refused := errors.AsType[*cold.Error](err)
+	if missing || refused || errors.Is(err, fetch.ErrClosed) {
+		return &AwayError{From: from, To: to, Err: err}
+	}
+	return err
+}
+
+// errNoCold: what was exported in another mode can be read in that mode alone.
+var errNoCold = errors.New("this broker has no cold tier (storage.mode is local), or has not heard where it lies")
 
 func (e *AwayError) Unwrap() error { return e.Err }
 

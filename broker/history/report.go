@@ -55,7 +55,7 @@ func (h *History) reportHeld(ctx context.Context, q *fetchArg) (*reportAnswer, e
 		case rg.Status == state.RangeSealed:
 			out.End, out.Proven = rg.End, true
 		case !rg.Tail && rg.Status == state.RangeOrphaned:
-			if err = out.lookThrough(log, q.From, min(q.To, rg.End)); err != nil || out.End < rg.End {
+			if err = out.lookThrough(ctx, log.Stream(q.From, h.part(idOf(m))), q.From, min(q.To, rg.End)); err != nil || out.End < rg.End {
 				return err
 			}
 		default:
@@ -71,13 +71,12 @@ func (h *History) reportHeld(ctx context.Context, q *fetchArg) (*reportAnswer, e
 }
 
 // lookThrough reads a part of a range that was sealed, whose end is known: it
-// may be ORPHANED for its damage.
-func (a *reportAnswer) lookThrough(log *storage.Log, from, to uint64) error {
+// may be ORPHANED for its damage. It closes r.
+func (a *reportAnswer) lookThrough(ctx context.Context, r *storage.Stream, from, to uint64) error {
 	a.Proven, a.End = true, from
-	r := log.Reader(from)
 	defer r.Close()
 	for n := 0; a.End < to && n < reportBytes; {
-		view, err := r.Next(pageBytes)
+		view, err := r.Next(ctx, pageBytes)
 		if d, is := errors.AsType[*storage.Damage](err); is {
 			a.Damaged = append(a.Damaged, spanOf{max(d.From, from), min(d.To, to)})
 			a.End = min(d.To, to)

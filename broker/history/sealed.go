@@ -17,7 +17,7 @@ func (h *History) takeBackSealed(ctx context.Context, p *Partition, rg *state.Ra
 	h.cfg.At("return.report")
 	ask := func(at uint64) (*reportAnswer, error) { return h.report(ctx, p, at, rg, from) }
 	if from.Store == h.cfg.Self().Store {
-		ask = func(at uint64) (*reportAnswer, error) { return h.examine(p, at, rg.End) }
+		ask = func(at uint64) (*reportAnswer, error) { return h.examine(ctx, p, at, rg.End) }
 	}
 	doubt := rg.Doubt > 0
 	whole := tail{ans: &reportAnswer{End: rg.End, Proven: true}, from: from, at: from.Store}
@@ -44,7 +44,7 @@ func (h *History) takeBackSealed(ctx context.Context, p *Partition, rg *state.Ra
 		}
 	}
 	if doubt && len(whole.parts) > 0 {
-		if err := h.index(p, rg, &whole); err != nil {
+		if err := h.index(ctx, p, rg, &whole); err != nil {
 			return err
 		}
 		return h.settleTail(ctx, p, rg, whole)
@@ -61,9 +61,9 @@ func (h *History) takeBackSealed(ctx context.Context, p *Partition, rg *state.Ra
 
 // examine says what this store has of the end of a range that was sealed, from an
 // offset on. Damage that it knows is not looked for again.
-func (h *History) examine(p *Partition, at, to uint64) (*reportAnswer, error) {
+func (h *History) examine(ctx context.Context, p *Partition, at, to uint64) (*reportAnswer, error) {
 	out := &reportAnswer{}
-	if err := h.whileSealed(p, span{at, to}, to, func() error { return out.lookThrough(p.log, at, to) }); err != nil {
+	if err := h.whileSealed(p, span{at, to}, to, func() error { return out.lookThrough(ctx, p.stream(at), at, to) }); err != nil {
 		return nil, err
 	}
 	for _, d := range p.damaged.all() {

@@ -25,7 +25,7 @@ func (p *Partition) Fetch(ctx context.Context, q *protocol.Fetch) (*protocol.Fet
 	if p.Log == nil {
 		return nil, storage.View{}, protocol.Errorf(protocol.CodeNotReliable, "%s is not reliable and keeps no messages to read back; subscribe to it", p.Topic)
 	}
-	from, err := p.Resolve(q.From)
+	from, err := p.Resolve(ctx, q.From)
 	if err != nil {
 		return nil, storage.View{}, err
 	}

@@ -95,9 +95,11 @@ func (h *Host) Begin(e Epoch) (*Partition, error) {
 	return p, nil
 }
 
-// Follow tells the log what the metadata say of its ranges, if that is news.
-func (p *Partition) Follow(t *state.Topic, m *state.Partition) {
+// Follow tells the log what the metadata say of its ranges and of what the cold tier
+// has, if that is news. It reports whether the cold tier has more, or less.
+func (p *Partition) Follow(t *state.Topic, m *state.Partition) (moved bool) {
 	if p.Log != nil && len(m.Ranges) > 0 && p.ranges.Swap(&m.Ranges[0]) != &m.Ranges[0] {
 		p.Log.SetRanges(history.Facts(t, m, p.h.cfg.Peers.Self).Ranges)
 	}
+	return p.Past != nil && p.Past.Follow(m)
 }

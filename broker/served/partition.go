@@ -1,6 +1,7 @@
 package served
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -211,7 +212,7 @@ func (p *Partition) raise(ceiling, block uint64) {
 func (p *Partition) Floor() uint64 { return min(p.Log.Committed(), p.Log.Synced()) }
 
 // Resolve turns a position into an offset.
-func (p *Partition) Resolve(at protocol.Position) (uint64, error) {
+func (p *Partition) Resolve(ctx context.Context, at protocol.Position) (uint64, error) {
 	if p.Log == nil {
 		return p.Live.Next(), nil
 	}
@@ -223,7 +224,7 @@ func (p *Partition) Resolve(at protocol.Position) (uint64, error) {
 	case protocol.AtOffset:
 		return at.Offset, p.within(at.Offset)
 	case protocol.AtTime:
-		return p.Log.OffsetAt(at.Time)
+		return p.Past.OffsetAt(ctx, at.Time)
 	}
 	return 0, protocol.Errorf(protocol.CodeBadRequest, "unknown kind of position %d", at.Kind)
 }

@@ -22,7 +22,7 @@ func (h *Host) Retain(ctx context.Context, of []*Partition) {
 		if t == nil || m == nil || t.Settings.RetentionTime == 0 && t.Settings.RetentionBytes == 0 {
 			continue
 		}
-		to := p.Log.RetentionPoint(now, t.Settings.RetentionTime.Milliseconds(), int64(t.Settings.RetentionBytes))
+		to := p.Past.RetentionPoint(m, now, t.Settings.RetentionTime.Milliseconds(), int64(t.Settings.RetentionBytes))
 		if to <= p.Log.Start() {
 			continue
 		}
@@ -31,7 +31,7 @@ func (h *Host) Retain(ctx context.Context, of []*Partition) {
 			h.cfg.Log.Warn("retention gives up messages that could not be read", "partition", p.Name(), "below", to, "ranges", len(lost))
 		}
 		parts = append(parts, p)
-		entries = append(entries, state.PartitionUpdate{Topic: p.Key.Topic, Partition: p.Key.N, Epoch: p.Epoch, Floor: p.Floor(), LogStart: to})
+		entries = append(entries, state.PartitionUpdate{Topic: p.Key.Topic, Partition: p.Key.N, Epoch: p.Epoch, Floor: p.Floor(), LogStart: to, At: now})
 	}
 	// What was refused shows in the refusal of the start that would pass it.
 	_, err := h.cfg.Meta.DecideEach(ctx, &state.MarkRanges{Entries: marks}, len(marks))

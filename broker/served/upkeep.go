@@ -33,7 +33,7 @@ func (p *Partition) moveLogStart(ctx context.Context, to uint64) error {
 		return delivery.ErrNoLease
 	}
 	errs, err := p.h.cfg.Peers.RequestEach(ctx, &state.UpdatePartitions{Entries: []state.PartitionUpdate{{
-		Topic: p.Key.Topic, Partition: p.Key.N, Epoch: p.Epoch, Floor: p.Floor(), LogStart: to,
+		Topic: p.Key.Topic, Partition: p.Key.N, Epoch: p.Epoch, Floor: p.Floor(), LogStart: to, At: p.h.cfg.Now().UnixMilli(),
 	}}}, 1)
 	if err == nil {
 		err = errs[0]
@@ -87,10 +87,13 @@ func (p *Partition) Verify(ctx context.Context, q *protocol.TopicArgs) (*protoco
 	v.From, v.To = p.Log.Start(), p.Log.Committed()
 	m := p.h.cfg.Meta.View().Partition(p.Key.Topic, p.Key.N) // one view: damage found now becomes ORPHANED in a later one
 	v.Messages = words.Messages(m, v.From, v.To)
-	found := func(d storage.Damage, what string) {
-		v.Findings = append(v.Findings, protocol.VerifyFinding{From: d.From, To: d.To, Tier: "hot", File: d.File, At: d.At, What: what})
-		v.Messages -= words.Messages(m, d.From, d.To)
+	in := func(tier string) func(storage.Damage, string) {
+		return func(d storage.Damage, what string) {
+			v.Findings = append(v.Findings, protocol.VerifyFinding{From: d.From, To: d.To, Tier: tier, File: d.File, At: d.At, What: what})
+			v.Messages -= words.Messages(m, d.From, d.To)
+		}
 	}
+	found := in("hot")
 	err := p.Log.Verify(func(d storage.Damage) {
 		found(d, d.Err.Error())
 		p.Past.SawDamage(d)
@@ -129,6 +132,11 @@ func (p *Partition) Verify(ctx context.Context, q *protocol.TopicArgs) (*protoco
 		return nil, protocol.Errorf(protocol.CodeNotReady, "what %s consists of has changed meanwhile: verify it again", p.Name())
 	}
 	v.Bytes += elsewhere
+	if err != nil {
+		return v, err
+	}
+	cold, err := p.Past.VerifyCold(ctx, m, v.From, in("cold"))
+	v.Bytes += cold
 	return v, err
 }
 

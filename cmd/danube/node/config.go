@@ -10,6 +10,7 @@ import (
 	"github.com/danubemq/danube/broker"
 	"github.com/danubemq/danube/cmd/danube/settings"
 	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/cold/drivers"
 )
 
 // Config is the one place where settings become the broker's configuration.
@@ -35,10 +36,19 @@ func Config(cfg settings.Config, release string, alone bool, log *slog.Logger) (
 		Advertise: advertised(cfg), Peers: peers(cfg, alone), Pprof: cfg.Pprof,
 		Storage: broker.Storage{
 			SegmentBytes: cfg.Storage.WAL.SegmentBytes, SegmentAge: cfg.Storage.WAL.SegmentAge,
-			Sync: sync, SyncInterval: cfg.Storage.WAL.SyncInterval,
+			Sync: sync, SyncInterval: cfg.Storage.WAL.SyncInterval, Durable: durable(cfg),
 		},
 		Memory: cfg.MemoryLimit(settings.MachineMemory()), GapWait: cfg.Subscription.GapWait, Log: log,
 	}, nil
+}
+
+// durable is the cold tier, none in mode local.
+func durable(cfg settings.Config) broker.Durable {
+	if cfg.Storage.Mode == "local" {
+		return broker.Durable{}
+	}
+	keep := cfg.Storage.LocalRetention
+	return broker.Durable{URL: cfg.Storage.Durable.URL, Drivers: drivers.Open, LocalAge: keep.Time, LocalBytes: keep.Bytes}
 }
 
 // advertised is the address that clients are told when the broker listens on all: nobody can dial that one. "" leaves

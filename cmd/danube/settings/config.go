@@ -57,8 +57,20 @@ type subscriptionConfig struct {
 }
 
 type storageConfig struct {
-	Durability string    `koanf:"durability"`
-	WAL        walConfig `koanf:"wal"`
+	Mode           string          `koanf:"mode"`
+	Durability     string          `koanf:"durability"`
+	WAL            walConfig       `koanf:"wal"`
+	Durable        durableConfig   `koanf:"durable"`
+	LocalRetention retentionConfig `koanf:"local_retention"`
+}
+
+type durableConfig struct {
+	URL string `koanf:"url"` // empty in mode local
+}
+
+type retentionConfig struct {
+	Time  time.Duration `koanf:"time"`
+	Bytes int64         `koanf:"bytes"`
 }
 
 type walConfig struct {

@@ -53,7 +53,11 @@ func TestConfigProblems(t *testing.T) {
 		"no YAML":              {"a: [\n", []string{"danube.yaml:1: "}},
 		"tab":                  {"storage:\n\tmode: local\n", []string{"danube.yaml:2: "}},
 		"a list":               {"- a\n", []string{"danube.yaml"}},
-		"later mode":           {"storage:\n  mode: object_store\n", []string{"danube.yaml:2: storage.mode is object_store: this version stores on the broker's own disk only"}},
+		"mode without a place": {"storage:\n  mode: object_store\n", []string{"danube.yaml:2: storage.mode is object_store: storage.durable.url must say where (s3://…, gs://…, azblob://…)"}},
+		"place without a mode": {"storage:\n  durable: {url: \"s3://b\"}\n", []string{"danube.yaml:2: storage.durable.url is set, and storage.mode is local"}},
+		"place of another":     {"storage: {mode: shared_fs, durable: {url: \"s3://b?secret=1\"}}\n", []string{`danube.yaml:1: storage.mode is shared_fs: storage.durable.url begins with file://, not "s3"`}},
+		"shared folder":        {"storage: {mode: shared_fs, durable: {url: \"file:///mnt/danube\"}, local_retention: {time: 1h, bytes: 1GiB}}\n", nil},
+		"bucket":               {"storage: {mode: object_store, durable: {url: \"gs://b?prefix=d/\"}}\n", nil},
 		"later write buffer":   {"storage: {write_buffer: {endpoints: [a:6379]}}\n", []string{"danube.yaml:1: storage.write_buffer.endpoints is (set, not shown): this version has no write buffer"}},
 		"later durability":     {"storage: {durability: warm}\n", []string{"storage.durability is warm"}},
 		"seeds":                {"cluster: {seeds: [a, b:7000, \"[::1]\"], expect: 3, voters: 5}\n", nil},
@@ -136,7 +140,10 @@ func TestDefaults(t *testing.T) {
 		DataDir: "./danube-data", Host: "127.0.0.1", ClientPort: 6650, PeerPort: 7650, GossipPort: 7946, HTTPPort: 8650, LogLevel: "info",
 		Cluster:      clusterConfig{Name: "danube", Seeds: []string{}, Voters: 3, Lease: 3 * time.Second, CopyDelay: 5 * time.Minute, DrainParallel: 16},
 		Subscription: subscriptionConfig{GapWait: time.Minute}, ShutdownTimeout: 30 * time.Second,
-		Storage: storageConfig{Durability: "auto", WAL: walConfig{SegmentBytes: 64 << 20, SegmentAge: time.Minute, Sync: "always", SyncInterval: 100 * time.Millisecond}},
+		Storage: storageConfig{
+			Mode: "local", Durability: "auto", LocalRetention: retentionConfig{Time: 48 * time.Hour, Bytes: 20 << 30},
+			WAL: walConfig{SegmentBytes: 64 << 20, SegmentAge: time.Minute, Sync: "always", SyncInterval: 100 * time.Millisecond},
+		},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 )
 
 // judgeCluster names what single settings cannot show: how this broker and the others are to reach each other.
@@ -28,6 +30,30 @@ func (s *values) judgeCluster(alone bool) error {
 				return fmt.Errorf("%s: host is %s, which brokers on other machines (seed %s) cannot reach: --host names an address of this machine", s.origins["host"].where(), host, seed)
 			}
 		}
+	}
+	return nil
+}
+
+// schemes are the URLs of each storage mode that has one.
+func schemes() map[string][]string {
+	return map[string][]string{"shared_fs": {"file"}, "object_store": {"s3", "gs", "azblob"}}
+}
+
+// judgeDurable holds the storage mode against the URL of the cold tier, which is shown to nobody.
+func (s *values) judgeDurable() error {
+	mode, text := s.text("storage.mode"), s.text("storage.durable.url")
+	allowed := schemes()[mode]
+	at := s.origins["storage.mode"].where()
+	scheme, _, _ := strings.Cut(text, ":")
+	switch {
+	case allowed == nil && text == "":
+		return nil
+	case allowed == nil:
+		return fmt.Errorf("%s: storage.durable.url is set, and storage.mode is local: shared_fs takes file:///mount, object_store a bucket", s.origins["storage.durable.url"].where())
+	case text == "":
+		return fmt.Errorf("%s: storage.mode is %s: storage.durable.url must say where (%s://…)", at, mode, strings.Join(allowed, "://…, "))
+	case !slices.Contains(allowed, scheme):
+		return fmt.Errorf("%s: storage.mode is %s: storage.durable.url begins with %s://, not %q", at, mode, strings.Join(allowed, ":// or "), scheme)
 	}
 	return nil
 }

@@ -77,14 +77,14 @@ func keys() []setting {
 		{key: "storage.wal.segment_age", kind: durationSetting, value: "60s", least: int64(time.Second), doc: "age at which a segment is closed"},
 		{key: "storage.wal.sync", kind: choiceSetting, value: "always", allowed: []string{"always", "interval"}, doc: "sync before each acknowledgement, or every sync_interval: then an acknowledgement survives a killed process only"},
 		{key: "storage.wal.sync_interval", kind: durationSetting, value: "100ms", least: int64(time.Millisecond), most: int64(time.Minute), doc: "time between syncs with sync: interval"},
-		{key: "storage.durable.url", value: "", secret: true, doc: "shared file system or bucket"},
+		{key: "storage.durable.url", value: "", secret: true, doc: "shared file system or bucket of the cold tier, with ?prefix=; credentials come from the environment or files"},
 		{key: "storage.write_buffer.endpoints", kind: listSetting, value: "[]", secret: true, doc: "Valkey or Redis servers"},
 		{key: "storage.write_buffer.wait_replicas", kind: numberSetting, value: "1", doc: "replicas that confirm"},
 		{key: "storage.write_buffer.wait_timeout", kind: durationSetting, value: "100ms", doc: "how long a confirmation is waited for"},
 		{key: "storage.write_buffer.on_wait_timeout", kind: choiceSetting, value: "fail", allowed: []string{"fail", "ack"}, doc: "what happens without it"},
 		{key: "storage.write_buffer.max_bytes", kind: sizeSetting, value: "1GiB", least: 1 << 20, doc: "size of the write buffer"},
 		{key: "storage.local_retention.time", kind: durationSetting, value: "48h", doc: "how long sealed segments stay on the disk once a cold tier has them"},
-		{key: "storage.local_retention.bytes", kind: sizeSetting, value: "20GiB", doc: "how much of them"},
+		{key: "storage.local_retention.bytes", kind: sizeSetting, value: "20GiB", doc: "how much of all logs stays on the disk, once a cold tier has it"},
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // what has no effect as things stand: the first is an error, the second a warning.
 func (s *values) refuse() (warnings []string, err error) {
 	var errs []error
-	for _, later := range laterSettings() {
+	for _, later := range s.laterSettings() {
 		v, from := s.text(later.key), s.origins[later.key]
 		if slices.Contains(later.neutral, v) || from.kind == fromDefault {
 			continue
@@ -32,22 +32,25 @@ type laterSetting struct {
 	idle    string   // why another value is a warning
 }
 
-func laterSettings() []laterSetting {
+func (s *values) laterSettings() []laterSetting {
 	const (
 		noBuffer = "this version has no write buffer"
-		noTiers  = "this version stores on the broker's own disk only"
-		never    = "sealed segments stay on this disk; nothing is deleted from it but what a topic's retention says"
+		noLevels = "topics that name no durability have level local in this version"
+		never    = "with storage.mode local sealed segments stay on this disk; nothing is deleted from it but what a topic's retention says"
 	)
-	return []laterSetting{
-		{key: "storage.mode", neutral: []string{"local"}, refused: noTiers + " (local)"},
-		{key: "storage.durability", neutral: []string{"auto", "local"}, refused: noTiers + ": acknowledgements survive at level local"},
-		{key: "storage.durable.url", neutral: []string{""}, refused: noTiers},
+	list := []laterSetting{
+		{key: "storage.durability", neutral: []string{"auto", "local"}, refused: noLevels},
 		{key: "storage.write_buffer.endpoints", neutral: []string{"[]"}, refused: noBuffer},
 		{key: "storage.write_buffer.wait_replicas", neutral: []string{"1"}, idle: noBuffer},
 		{key: "storage.write_buffer.wait_timeout", neutral: []string{"100ms"}, idle: noBuffer},
 		{key: "storage.write_buffer.on_wait_timeout", neutral: []string{"fail"}, idle: noBuffer},
 		{key: "storage.write_buffer.max_bytes", neutral: []string{"1GiB"}, idle: noBuffer},
-		{key: "storage.local_retention.time", neutral: []string{"48h"}, idle: never},
-		{key: "storage.local_retention.bytes", neutral: []string{"20GiB"}, idle: never},
 	}
+	if s.text("storage.mode") == "local" {
+		list = append(list,
+			laterSetting{key: "storage.local_retention.time", neutral: []string{"48h"}, idle: never},
+			laterSetting{key: "storage.local_retention.bytes", neutral: []string{"20GiB"}, idle: never},
+		)
+	}
+	return list
 }

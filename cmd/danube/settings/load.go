@@ -107,7 +107,7 @@ func Load(src Sources) (Config, []string, error) {
 		return Config{}, nil, err
 	}
 	warnings, err := s.refuse()
-	if err = errors.Join(err, s.judgeCluster(src.Alone)); err != nil {
+	if err = errors.Join(err, s.judgeDurable(), s.judgeCluster(src.Alone)); err != nil {
 		return Config{}, nil, err
 	}
 	cfg, err := s.config()
@@ -141,7 +141,7 @@ func (s *values) shown(key string) string {
 func Check(src Sources) (warnings []string, err error) {
 	s, err := read(src)
 	warnings, refused := s.refuse()
-	return append(s.unknown, warnings...), errors.Join(err, refused)
+	return append(s.unknown, warnings...), errors.Join(err, refused, s.judgeDurable())
 }
 
 // Shown is one value of the effective configuration as it may be printed.

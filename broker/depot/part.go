@@ -1,0 +1,154 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/danubemq/danube/meta/catalog"
+	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/cold/fetch"
+	"github.com/danubemq/danube/storage/cold/upkeep"
+	"github.com/danubemq/danube/storage/segment"
+)
+
+// errGone says that the metadata know no such partition, any more or yet.
+var errGone = errors.New("the metadata do not know the partition")
+
+// Part is the cold tier of a partition. It holds nothing.
+func (d *Depot) Part(id storage.PartitionID) *fetch.Partition {
+	return d.tier.Partition(id, &list{d: d, id: id})
+}
+
+// list is the catalog of a partition in the newest version of the metadata that
+// this broker has applied (R19).
+type list struct {
+	d  *Depot
+	id storage.PartitionID
+}
+
+func (l *list) partition() (*state.Partition, uint64, error) {
+	view := l.d.cfg.Meta.View()
+	m := view.Partition(l.id.Topic, l.id.Partition)
+	if m == nil {
+		return nil, view.Index(), errGone
+	}
+	return m, view.Index(), nil
+}
+
+// At is [fetch.Catalog.At].
+func (l *list) At(offset uint64) (fetch.Piece, uint64, error) {
+	m, version, err := l.partition()
+	if err != nil {
+		return fetch.Piece{}, version, err
+	}
+	if offset < m.LogStart {
+		return fetch.Piece{}, version, &storage.Trimmed{LogStart: m.LogStart}
+	}
+	if s, ok := m.Catalog.Find(offset); ok {
+		return ofSegment(m, &s), version, nil
+	}
+	if p, ok := m.Catalog.Page(offset); ok {
+		return ofPage(m, &p), version, nil
+	}
+	return fetch.Piece{}, version, fetch.ErrUncovered
+}
+
+// AtTime is [fetch.Catalog.AtTime].
+func (l *list) AtTime(ms int64) (fetch.Piece, uint64, error) {
+	m, version, err := l.partition()
+	if err != nil {
+		return fetch.Piece{}, version, err
+	}
+	var out fetch.Piece
+	for _, p := range m.Catalog.Pages() {
+		if p.LastTime >= ms && p.End > m.LogStart {
+			out = ofPage(m, &p)
+			break
+		}
+	}
+	for s := range m.Catalog.From(m.LogStart) {
+		if s.LastTime >= ms {
+			if out.Key == "" || s.Start < out.Start {
+				out = ofSegment(m, &s)
+			}
+			break
+		}
+	}
+	if out.Key == "" {
+		return out, version, fetch.ErrUncovered
+	}
+	return out, version, nil
+}
+
+// ofSegment is a segment of a catalog as readers take it.
+func ofSegment(m *state.Partition, s *catalog.Segment) fetch.Piece {
+	p := fetch.Piece{
+		Start: s.Start, End: s.End, Key: keyOf(m, s.Object, s.Start, s.End), Position: s.Position, Bytes: s.Bytes, CRC: s.CRC,
+		FirstTime: s.FirstTime, LastTime: s.LastTime,
+	}
+	for _, e := range m.Epochs(s.Start, s.End) {
+		p.Epochs = append(p.Epochs, segment.EpochStart{Epoch: e.Epoch, Start: e.Start})
+	}
+	if len(p.Epochs) > 0 { // below the start of the log the ranges say nothing, and nobody asks
+		p.Epochs[0].Start = min(p.Epochs[0].Start, s.Start)
+	}
+	return p
+}
+
+func ofPage(m *state.Partition, p *catalog.Page) fetch.Piece {
+	return fetch.Piece{
+		Start: p.Start, End: p.End, Key: keyOf(m, p.Object, p.Start, p.End), Bytes: p.Size, CRC: p.CRC, FirstTime: p.FirstTime, LastTime: p.LastTime, Page: true,
+	}
+}
+
+func keyOf(m *state.Partition, o catalog.Object, start, end uint64) string {
+	return upkeep.KeyOf(catalog.NewName(m.Topic, m.Number, o, start, end))
+}
+
+// Producers is what the cold tier knows of who has stored what below an offset that
+// the catalog covers up to: the footer of the segment that ends there has the
+// producer table of the log as it stood (R17). It comes as [storage.Log.Sessions] does.
+func (d *Depot) Producers(ctx context.Context, id storage.PartitionID, end uint64) ([]byte, error) {
+	l := list{d: d, id: id}
+	m, _, err := l.partition()
+	if err != nil {
+		return nil, err
+	}
+	s, ok := m.Catalog.Find(end - 1)
+	if !ok || end == 0 {
+		return nil, fmt.Errorf("learn from the cold tier who stored what: no segment of the catalog holds offset %d", end-1)
+	}
+	key := keyOf(m, s.Object, s.Start, s.End)
+	footer, err := segment.ReadFooter(&piece{ctx: ctx, d: d, key: key, at: s.Position}, s.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("read the footer of %s: %w", key, err)
+	}
+	stored, err := footer.Producers()
+	if err != nil {
+		return nil, fmt.Errorf("read the producers of %s: %w", key, err)
+	}
+	var table storage.Sessions
+	table.Load(stored)
+	return table.Encode(end), nil
+}
+
+// piece is a segment within an object, for the time of ctx.
+type piece struct {
+	ctx context.Context
+	d   *Depot
+	key string
+	at  int64
+}
+
+// ReadAt is io.ReaderAt.
+func (p *piece) ReadAt(b []byte, off int64) (int, error) {
+	if err := p.d.cfg.Store.ReadAt(p.ctx, p.key, b, p.at+off); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+var _ io.ReaderAt = (*piece)(nil)

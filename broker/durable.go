@@ -1,0 +1,103 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/danubemq/danube/broker/depot"
+	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/cold"
+)
+
+// testTime bounds the self-test of the cold tier at the start. A store that is away
+// then is tested again beside: the broker serves meanwhile, and nothing is exported.
+const testTime = 5 * time.Second
+
+// openCold opens the store of the cold tier, if there is to be one. What will not
+// come right by itself stops the start: a bucket that does not exist, a store that
+// several brokers must not share.
+func (b *Broker) openCold(ctx context.Context) error {
+	d := &b.cfg.Storage.Durable
+	if d.URL == "" {
+		return nil
+	}
+	var err error
+	if b.cold, err = cold.Open(ctx, cold.Config{URL: d.URL, Drivers: d.Drivers, Now: b.cfg.Now, Log: b.log, Metrics: b.cfg.Metrics}); err != nil {
+		return fmt.Errorf("open the cold tier: %w", err)
+	}
+	test, cancel := context.WithTimeout(ctx, testTime)
+	defer cancel()
+	err = b.cold.Check(test)
+	failed, _ := errors.AsType[*cold.Error](err)
+	switch {
+	case err == nil:
+		b.coldTested = true
+	case errors.Is(err, cold.ErrConditions) && !b.cfg.Peers.Join:
+		b.log.Warn("the store of the cold tier does not honour conditional writes: no second broker may use it", "store", b.cold, "err", err)
+		b.coldTested = true
+	case errors.Is(err, cold.ErrConditions):
+		return fmt.Errorf("%w: the brokers of a cluster must not share it", err)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case failed != nil && !failed.Cause.Retriable() && failed.Cause != cold.Canceled:
+		return err
+	default:
+		b.log.Warn("the cold tier is away; nothing is exported until its self-test is passed", "err", err)
+	}
+	return nil
+}
+
+// openDepot is a step of the start.
+func (b *Broker) openDepot(context.Context) (err error) {
+	if b.cold == nil {
+		return nil
+	}
+	d := &b.cfg.Storage.Durable
+	b.depot, err = depot.Open(depot.Config{
+		Store: b.cold, Meta: b.meta, Self: b.self, Leased: b.leased, Alone: !b.cfg.Peers.Join, Tested: b.coldTested,
+		Limits: depot.Limits{
+			Memory: b.cfg.coldBytes(), SegmentAge: b.cfg.Storage.SegmentAge, LocalAge: d.LocalAge, LocalBytes: d.LocalBytes,
+		},
+		FS: b.cfg.FS, Dir: filepath.Join(b.cfg.DataDir, "cold"), Now: b.cfg.Now, At: b.cfg.At, Log: b.log, Metrics: b.cfg.Metrics,
+	})
+	return err
+}
+
+// coldTier is the cold tier as histories use it, nil if there is none.
+func (b *Broker) coldTier() *history.Cold {
+	if b.depot == nil {
+		return nil
+	}
+	return &history.Cold{Part: b.depot.Part, Producers: b.depot.Producers}
+}
+
+// exported returns once the cold tier has a partition up to an offset, as far as it
+// comes to that within a time: what it then lacks, others copy from here.
+func (b *Broker) exported(ctx context.Context, id storage.PartitionID, to uint64, within time.Duration) bool {
+	if b.depot == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := b.depot.Urgent(ctx, id, to)
+	if err != nil {
+		b.log.Debug("not everything is in the cold tier before a partition moves", "topic_id", id.Topic, "partition", id.Partition, "to", to, "err", err)
+	}
+	return err == nil
+}
+
+// closeCold ends reading from the cold tier; what writes to it has returned.
+func (b *Broker) closeCold() error {
+	var errs []error
+	if b.depot != nil {
+		errs = append(errs, b.depot.Close())
+	}
+	if b.cold != nil {
+		errs = append(errs, b.cold.Close())
+	}
+	return errors.Join(errs...)
+}
