@@ -9,6 +9,7 @@ import (
 
 	"github.com/danubemq/danube/broker/depot"
 	"github.com/danubemq/danube/broker/history"
+	"github.com/danubemq/danube/broker/served"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/cold"
 )
@@ -59,6 +60,7 @@ func (b *Broker) openDepot(context.Context) (err error) {
 	d := &b.cfg.Storage.Durable
 	b.depot, err = depot.Open(depot.Config{
 		Store: b.cold, Meta: b.meta, Self: b.self, Leased: b.leased, Alone: !b.cfg.Peers.Join, Tested: b.coldTested,
+		Moved: func(id storage.PartitionID) { b.compareAgain(served.Key{Topic: id.Topic, N: id.Partition}) },
 		Limits: depot.Limits{
 			Memory: b.cfg.coldBytes(), SegmentAge: b.cfg.Storage.SegmentAge, LocalAge: d.LocalAge, LocalBytes: d.LocalBytes,
 		},

@@ -114,7 +114,7 @@ func (b *Broker) giveAway(ctx context.Context, p *served.Partition, m *state.Par
 		return fmt.Errorf("make the target ready: %w", err)
 	}
 	b.cfg.At("move.ready")
-	cold := p.Log != nil && b.exported(ctx, p.Key.ID(), p.Log.Committed(), exportTime)
+	cold := p.Log != nil && b.exported(ctx, p.Key.ID(), p.Log.Settled(), exportTime)
 	p.Pause()
 	q := &prepareArg{Partition: calls.Of(m), Move: m.Move, End: m.Floor}
 	if p.Log != nil {

@@ -183,14 +183,21 @@ func (b *Broker) follow(ctx context.Context, view *state.View, p *served.Partiti
 	case t == nil || m == nil || t.Deleted():
 		b.retireBeside(p, words.DeletedTopic(p.Topic))
 	case b.isMoving(p.Key): // the move sees to the rest
+		b.told(t, m, p)
 	case m.Epoch != p.Epoch || m.Owner != b.self():
 		b.retireBeside(p, b.notMine(view, t, m))
 	case m.State == state.Sealing:
+		b.told(t, m, p)
 		b.moveBeside(ctx, p, m)
 	default:
-		if p.Follow(t, m) && b.depot != nil {
-			b.depot.Changed(p.Key.ID())
-		}
+		b.told(t, m, p)
+	}
+}
+
+// told passes on what the metadata say of a partition under the epoch in which it is served.
+func (b *Broker) told(t *state.Topic, m *state.Partition, p *served.Partition) {
+	if m.Epoch == p.Epoch && p.Follow(t, m) && b.depot != nil {
+		b.depot.Changed(p.Key.ID())
 	}
 }
 

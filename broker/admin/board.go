@@ -23,6 +23,7 @@ type Config struct {
 	Name       string // of this broker
 	Release    string // version of the binary
 	AutoCreate bool   // producers and consumers may make topics
+	Cold       bool   // there is a cold tier
 	Ready      func() bool
 	Degraded   func() []string // what of this broker is not as it should be, in words
 	Now        func() time.Time

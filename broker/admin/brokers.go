@@ -134,10 +134,10 @@ func (b *Board) brokerDescribe(ctx context.Context, q *protocol.BrokerArgs) (any
 		}
 		for i := range m.Ranges {
 			r := &m.Ranges[i]
-			if len(r.Stores) != 1 || r.Stores[0] != s.ID || r.Status == state.RangeLost || p.empty(m, r) || len(out.Only) == mostListed {
+			if len(r.Stores) != 1 || r.Stores[0] != s.ID || r.Status == state.RangeLost || words.Covered(m, r) || p.empty(m, r) || len(out.Only) == mostListed {
 				continue
 			}
-			d := words.Range(view, r, m.Floor)
+			d := words.Range(view, m, r, m.Floor)
 			out.Only = append(out.Only, protocol.BrokerRange{Topic: t.Name, Partition: int(m.Number), Start: d.Start, End: d.End, Status: d.Status})
 		}
 	}

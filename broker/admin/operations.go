@@ -70,7 +70,7 @@ func (b *Board) topicSet(ctx context.Context, q *protocol.TopicSet) (any, error)
 	if q.Durability != nil {
 		c.Durability = *q.Durability
 	}
-	s, err := settings(c)
+	s, err := b.settings(c)
 	if err != nil {
 		return nil, err
 	}

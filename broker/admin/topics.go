@@ -87,7 +87,7 @@ func (b *Board) owners(t *state.Topic, created bool) *protocol.LookupOK {
 
 // settings turns a request's settings into the metadata's, refusing what no
 // configured tier can keep.
-func settings(c protocol.TopicConfig) (state.TopicSettings, error) {
+func (b *Board) settings(c protocol.TopicConfig) (state.TopicSettings, error) {
 	s := state.TopicSettings{Partitions: 1, Reliable: !c.NonReliable}
 	if c.Partitions < 0 || c.Partitions > state.MaxPartitions {
 		return s, protocol.Errorf(protocol.CodeBadRequest, "%d partitions: 1 to %d are allowed", c.Partitions, state.MaxPartitions)
@@ -104,11 +104,11 @@ func settings(c protocol.TopicConfig) (state.TopicSettings, error) {
 	s.RetentionTime = time.Duration(c.RetentionMS) * time.Millisecond
 	s.RetentionBytes = uint64(c.RetentionBytes)
 	var err error
-	s.Durability, err = level(c.Durability, s.Reliable)
+	s.Durability, err = b.level(c.Durability, s.Reliable)
 	return s, err
 }
 
-func level(name string, reliable bool) (state.Level, error) {
+func (b *Board) level(name string, reliable bool) (state.Level, error) {
 	switch {
 	case !reliable && (name == "" || name == "none"):
 		return state.LevelNone, nil
@@ -116,15 +116,19 @@ func level(name string, reliable bool) (state.Level, error) {
 		return 0, protocol.Errorf(protocol.CodeBadRequest, "a non-reliable topic keeps nothing: it has no durability %q", name)
 	case name == "" || name == "auto" || name == "local":
 		return state.LevelLocal, nil
-	case name == "warm" || name == "object": // no setting that this version takes would bring them
-		return 0, protocol.Errorf(protocol.CodeLevelUnavailable, "durability %s is not in this version; it has local (synced to the broker's disk) only", name)
+	case name == "warm": // no setting that this version takes would bring it
+		return 0, protocol.Errorf(protocol.CodeLevelUnavailable, "durability warm is not in this version; it has local (synced to the broker's disk) and object (in the cold tier)")
+	case name == "object" && b.cfg.Cold:
+		return state.LevelObject, nil
+	case name == "object":
+		return 0, protocol.Errorf(protocol.CodeLevelUnavailable, "durability object needs a cold tier: storage.mode is local, not shared_fs or object_store with storage.durable.url")
 	}
-	return 0, protocol.Errorf(protocol.CodeBadRequest, "unknown durability %q; this version has local", name)
+	return 0, protocol.Errorf(protocol.CodeBadRequest, "unknown durability %q; this version has local and object", name)
 }
 
 // createTopic makes a topic whose partitions are spread over the brokers by load.
 func (b *Board) createTopic(ctx context.Context, full string, c protocol.TopicConfig) (state.Result, error) {
-	s, err := settings(c)
+	s, err := b.settings(c)
 	if err != nil {
 		return state.Result{}, err
 	}

@@ -30,7 +30,7 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 		"a retention below zero":   {protocol.TopicConfig{RetentionBytes: -1}, state.TopicSettings{}, protocol.CodeBadRequest},
 		"a retention of millennia": {protocol.TopicConfig{RetentionMS: 1 << 62}, state.TopicSettings{}, protocol.CodeBadRequest},
 	} {
-		got, err := settings(test.in)
+		got, err := new(Board).settings(test.in)
 		var refused *protocol.Error
 		switch {
 		case test.code == 0 && (err != nil || got != test.want):

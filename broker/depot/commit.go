@@ -7,6 +7,7 @@ import (
 
 	"github.com/danubemq/danube/meta/catalog"
 	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/cold/export"
 )
 
@@ -37,6 +38,7 @@ func (d *Depot) commit(self state.Owner) func(context.Context, []export.Entry) [
 		var given []catalog.Name
 		for i := range errs {
 			if errs[i] == nil {
+				d.cfg.Moved(storage.PartitionID{Topic: entries[i].ID.Topic, Partition: entries[i].ID.Partition})
 				continue
 			}
 			errs[i] = fmt.Errorf("%w: %w", export.ErrRefused, errs[i])

@@ -28,10 +28,11 @@ import (
 type Config struct {
 	Store   *cold.Store // the caller closes it, after the depot
 	Meta    *meta.Node
-	Self    func() state.Owner // this store in its present run
-	Leased  func() bool        // whether this broker may act as an owner (R8)
-	Alone   bool               // no other broker writes into the store
-	Tested  bool               // the self-test was passed
+	Self    func() state.Owner        // this store in its present run
+	Leased  func() bool               // whether this broker may act as an owner (R8)
+	Moved   func(storage.PartitionID) // a catalog has moved, as applied here: whoever serves the partition should look
+	Alone   bool                      // no other broker writes into the store
+	Tested  bool                      // the self-test was passed
 	Limits  Limits
 	FS      disk.FS
 	Dir     string // the depot's own
@@ -56,6 +57,7 @@ type Depot struct {
 	cfg   Config
 	tier  *fetch.Tier
 	kick  chan struct{} // a catalog has moved; of capacity one
+	grown chan struct{} // a log of level object has moved; of capacity one
 	renew chan struct{} // the broker has begun another run; of capacity one
 
 	mu      sync.Mutex // guards what follows
@@ -69,7 +71,7 @@ type Depot struct {
 // Open makes a depot from which can be read; Run does the rest.
 func Open(cfg Config) (*Depot, error) {
 	d := &Depot{
-		cfg: cfg, kick: make(chan struct{}, 1), renew: make(chan struct{}, 1),
+		cfg: cfg, kick: make(chan struct{}, 1), grown: make(chan struct{}, 1), renew: make(chan struct{}, 1),
 		sources: map[storage.PartitionID]*source{}, tested: cfg.Tested,
 	}
 	var err error
@@ -94,7 +96,8 @@ const (
 func (d *Depot) Run(ctx context.Context) {
 	var freeing sync.WaitGroup
 	defer freeing.Wait()
-	freeing.Go(func() { d.free(ctx) }) // returns when ctx ends
+	freeing.Go(func() { d.free(ctx) }) // both return when ctx ends
+	freeing.Go(func() { d.watch(ctx) })
 	d.pass(ctx)
 	for ctx.Err() == nil {
 		if err := d.work(ctx); err != nil && ctx.Err() == nil {
@@ -181,7 +184,11 @@ func (d *Depot) Add(id storage.PartitionID, epoch uint64, log *storage.Log) {
 	s := &source{d: d, id: id, epoch: epoch, log: log}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if old := d.sources[id]; old != nil {
+		old.leave()
+	}
 	d.sources[id] = s
+	d.follow(s)
 	if d.export != nil {
 		d.export.Add(s)
 	}
@@ -191,10 +198,12 @@ func (d *Depot) Add(id storage.PartitionID, epoch uint64, log *storage.Log) {
 func (d *Depot) Remove(id storage.PartitionID, epoch uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.sources[id]; s == nil || s.epoch != epoch {
+	s := d.sources[id]
+	if s == nil || s.epoch != epoch {
 		return
 	}
 	delete(d.sources, id)
+	s.leave()
 	if d.export != nil {
 		d.export.Remove(export.ID{Topic: id.Topic, Partition: id.Partition})
 	}
@@ -204,6 +213,9 @@ func (d *Depot) Remove(id storage.PartitionID, epoch uint64) {
 func (d *Depot) Changed(id storage.PartitionID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if s := d.sources[id]; s != nil {
+		d.follow(s)
+	}
 	if d.export != nil {
 		d.export.Changed(export.ID{Topic: id.Topic, Partition: id.Partition})
 	}

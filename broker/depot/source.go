@@ -16,6 +16,9 @@ type source struct {
 	id    storage.PartitionID
 	epoch uint64
 	log   *storage.Log
+
+	stop func() // ends the watch on the log, nil without one; guarded by the depot's lock
+	seen uint64 // how far the log was when it was last looked at; guarded by that lock too
 }
 
 // ID names the partition.
@@ -31,7 +34,7 @@ func (s *source) Facts() (export.Facts, error) {
 	}
 	from, to, ok := m.NextExport()
 	if !ok {
-		end := s.log.Committed()
+		end := s.log.Settled()
 		return export.Facts{Epoch: s.epoch, Next: end, End: end}, nil
 	}
 	b, err := s.log.Backlog(from)

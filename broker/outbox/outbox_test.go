@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/danubemq/danube/protocol"
+	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage"
 )
 
@@ -90,6 +91,51 @@ func TestAnswersKeepTheOrderOfFrames(t *testing.T) {
 			t.Error("the client hears that its producer is closed before the broker does")
 		}
 	})
+}
+
+// A connection that ends waits for acknowledgements a moment, and for no store that is
+// away: its client sends again what it has not heard of (R5).
+func TestEndedConnectionWaitsForNoStore(t *testing.T) {
+	store, err := storage.Open(t.Context(), storage.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	log, _, err := store.Log(t.Context(), storage.Facts{ID: storage.PartitionID{Topic: [16]byte{1}}, Topic: "/default/t"})
+	if err == nil {
+		err = log.Begin(1, 0, 1<<20)
+	}
+	if err == nil {
+		_, _, err = log.OpenSession(7, 1, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Hold(true, 0)
+	var b batch.Builder
+	b.Add(&batch.Message{Payload: []byte("m")})
+	data, err := b.AppendTo(nil, batch.None, batch.Identity{Producer: 7, Session: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending, err := log.Append(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t)
+	r.Admit()
+	r.Pending(&Lane{}, Ack{ID: 1, Pending: pending})
+	began := time.Now()
+	r.cancel()
+	select {
+	case <-r.done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the connection does not end")
+	}
+	if took := time.Since(began); took < ackTime {
+		t.Errorf("ended after %v: a commit round is waited for", took)
+	}
+	r.end()
 }
 
 // A connection has so many produce frames in flight and no more; one that is

@@ -22,13 +22,15 @@ type writer struct {
 // Write is the writing goroutine: it returns when the outbox is finished and
 // empty, or the peer takes nothing any more, which ends the connection by fail.
 // ctx is the connection's: when it ends, what waits for a commit round is
-// answered, and nothing else is taken.
+// answered, and nothing else is taken; what waits longer, as for a store that is
+// away, nobody has heard of (R5).
 func (o *Outbox) Write(ctx context.Context, fail func(error)) {
 	var w writer
 	ping := time.NewTicker(Heartbeat)
 	defer ping.Stop()
 	idle := false
 	ended := ctx.Done()
+	late := make(<-chan time.Time)
 	for {
 		done, taken := o.collect(&w)
 		o.dropClosed()
@@ -55,11 +57,20 @@ func (o *Outbox) Write(ctx context.Context, fail func(error)) {
 			idle = true
 		case <-ended:
 			o.Finish() // what waits for a commit round is answered first
-			ended = nil
+			ended, late = nil, time.After(ackTime)
+		case <-late:
+			o.giveUp()
 		}
 	}
 	o.discard()
 	_ = o.cfg.Conn.Close() // the connection is given up; there is nobody to tell
+}
+
+// giveUp drops the answers that are not there yet.
+func (o *Outbox) giveUp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.acking = nil
 }
 
 // dropClosed tells of the producers whose close is about to be answered.
@@ -115,6 +126,9 @@ func (o *Outbox) discard() {
 
 // stallTime is how long a peer may take nothing at all.
 const stallTime = 10 * time.Second
+
+// ackTime is how long a connection that ends waits for what producers are to be told.
+const ackTime = time.Second
 
 // farewellTime is how long a peer may take for the last frames of a connection that the broker ends.
 const farewellTime = time.Second

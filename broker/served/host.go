@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/danubemq/danube/broker/calls"
@@ -85,6 +86,7 @@ func (h *Host) Begin(e Epoch) (*Partition, error) {
 		p.Live = h.cfg.Carrier.Live(m.OpenStart(), h.cfg.Store.Scratch())
 		return p, nil
 	}
+	p.hold(m) // before anything is shown under the epoch
 	if err := log.Begin(m.Epoch, m.OpenStart(), m.Ceiling); err != nil {
 		return nil, fmt.Errorf("begin epoch %d of %s: %w", m.Epoch, p.Name(), err)
 	}
@@ -95,11 +97,25 @@ func (h *Host) Begin(e Epoch) (*Partition, error) {
 	return p, nil
 }
 
+// hold has acknowledgements and readers wait for the catalog at level object: they get
+// what lies below the lowest offset that it lacks, ORPHANED and LOST ranges aside (R1).
+func (p *Partition) hold(m *state.Partition) {
+	held, cover := m.Level == state.LevelObject, uint64(math.MaxUint64)
+	if from, _, lacks := m.NextExport(); held && lacks {
+		cover = from
+	}
+	p.object.Store(held)
+	p.Log.Hold(held, cover)
+}
+
 // Follow tells the log what the metadata say of its ranges and of what the cold tier
 // has, if that is news. It reports whether the cold tier has more, or less.
 func (p *Partition) Follow(t *state.Topic, m *state.Partition) (moved bool) {
 	if p.Log != nil && len(m.Ranges) > 0 && p.ranges.Swap(&m.Ranges[0]) != &m.Ranges[0] {
 		p.Log.SetRanges(history.Facts(t, m, p.h.cfg.Peers.Self).Ranges)
+	}
+	if p.Log != nil {
+		p.hold(m)
 	}
 	return p.Past != nil && p.Past.Follow(m)
 }

@@ -43,6 +43,8 @@ type Partition struct {
 	extendAt atomic.Uint64
 	block    uint64 // offsets per extension of the ceiling; guarded by the ceiling keeper
 
+	object atomic.Bool // acknowledgements wait for the catalog
+
 	ranges atomic.Pointer[state.Range] // the first of those the log was told of last: lists are never changed in place
 	passing
 
@@ -62,6 +64,8 @@ func (p *Partition) Level() protocol.Level {
 	switch {
 	case p.Log == nil:
 		return protocol.LevelNone
+	case p.object.Load():
+		return protocol.LevelObject
 	case p.h.cfg.Interval:
 		return protocol.LevelInterval
 	}

@@ -100,7 +100,7 @@ func (p *Partition) Describe(view *state.View, m *state.Partition) protocol.Part
 		return d
 	}
 	d.LogStart, d.CommittedEnd, d.Ceiling = p.Log.Start(), p.Log.Committed(), p.Log.Ceiling()
-	d.Protected, d.ColdEnd = d.NextOffset, d.LogStart // without a write buffer nothing is protected; without a cold tier nothing is cold
+	d.Protected = d.NextOffset // without a write buffer nothing is protected
 	d.Segments, d.Bytes = p.Log.Bytes()
 	for _, x := range p.Past.Damage() {
 		d.Ranges = append(d.Ranges, protocol.RangeDescription{

@@ -21,8 +21,11 @@ func Partition(view *state.View, m *state.Partition, next uint64) protocol.Parti
 	if m.State == state.Sealing {
 		d.Reason = "moving to broker " + Name(view, m.Target.Store)
 	}
+	if m.Catalog != nil {
+		d.ColdEnd = m.ColdEnd()
+	}
 	for i := range m.Ranges {
-		d.Ranges = append(d.Ranges, Range(view, &m.Ranges[i], next))
+		d.Ranges = append(d.Ranges, Range(view, m, &m.Ranges[i], next))
 	}
 	for _, x := range m.Superseded {
 		d.Superseded = append(d.Superseded, protocol.OffsetSpan(x))
@@ -30,8 +33,13 @@ func Partition(view *state.View, m *state.Partition, next uint64) protocol.Parti
 	return d
 }
 
-// Range describes a range; an open one ends at next.
-func Range(view *state.View, r *state.Range, next uint64) protocol.RangeDescription {
+// Covered says whether the cold tier has all of a range that is sealed.
+func Covered(m *state.Partition, r *state.Range) bool {
+	return r.Status == state.RangeSealed && m.Catalog.Covers(max(r.Start, m.LogStart), r.End)
+}
+
+// Range describes a range of m; an open one ends at next.
+func Range(view *state.View, m *state.Partition, r *state.Range, next uint64) protocol.RangeDescription {
 	d := protocol.RangeDescription{Epoch: r.Epochs[len(r.Epochs)-1].Epoch, Start: r.Start, End: r.End, Status: r.Status.String(), Stores: []string{}}
 	if r.Status == state.RangeOpen {
 		d.End = next
@@ -48,6 +56,8 @@ func Range(view *state.View, r *state.Range, next uint64) protocol.RangeDescript
 		d.Stores = append(d.Stores, name)
 	}
 	switch {
+	case Covered(m, r):
+		d.Detail = "in the cold tier"
 	case r.Status == state.RangeOrphaned && len(r.Stores) == 0:
 		d.Detail = "no broker is known to have it; consumers pass it"
 	case r.Status == state.RangeOrphaned && r.Accepted:

@@ -51,6 +51,9 @@ func (c *Tally) add(view *state.View, t *state.Topic, m *state.Partition) {
 	}
 	for i := range m.Ranges {
 		r := &m.Ranges[i]
+		if Covered(m, r) {
+			continue
+		}
 		if r.Status == state.RangeOrphaned {
 			c.orphan(view, protocol.OrphanRange{Topic: t.Name, Partition: int(m.Number), Start: r.Start, End: r.End}, r.Stores)
 		}

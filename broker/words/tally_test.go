@@ -54,7 +54,7 @@ func TestReasonsNameOneAndSeveral(t *testing.T) {
 		}
 	}
 	nowhere.Epochs = []state.EpochStart{{Epoch: 1, Start: 5}}
-	if d := Range(view, &nowhere, 0); !strings.Contains(d.Detail, "no broker is known to have it") {
+	if d := Range(view, &state.Partition{}, &nowhere, 0); !strings.Contains(d.Detail, "no broker is known to have it") {
 		t.Errorf("topic describe says of it: %q", d.Detail)
 	}
 }
