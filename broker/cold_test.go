@@ -111,6 +111,17 @@ func TestExportedMessagesAreReadFromTheColdTier(t *testing.T) {
 	if v := verify(t, c, "kept"); len(v.Findings) > 0 || v.Messages != messages+10 {
 		t.Errorf("verified: %+v", v)
 	}
+	a, err := c.Admin().ClusterAudit(t.Context())
+	if err != nil || len(a.Findings) > 0 || len(a.Tallies) == 0 || !a.Tallies[0].Sound {
+		t.Errorf("audit: %+v, %v", a, err)
+	}
+	if err := os.WriteFile(filepath.Join(cold, "stray"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	a, err = c.Admin().ClusterAudit(t.Context())
+	if err != nil || len(a.Findings) != 1 || a.Findings[0].Key != "stray" {
+		t.Errorf("audit with a stray object: %+v, %v", a, err)
+	}
 	flip(t, objects(t, cold), 3)
 	n.close(t)() // with what it has read
 	n = start(t, dir, change)

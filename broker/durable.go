@@ -1,17 +1,23 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/danubemq/danube/broker/depot"
 	"github.com/danubemq/danube/broker/history"
 	"github.com/danubemq/danube/broker/served"
+	"github.com/danubemq/danube/protocol"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/cold"
+	"github.com/danubemq/danube/storage/cold/upkeep"
 )
 
 // testTime bounds the self-test of the cold tier at the start. A store that is away
@@ -75,6 +81,38 @@ func (b *Broker) coldTier() *history.Cold {
 		return nil
 	}
 	return &history.Cold{Part: b.depot.Part, Producers: b.depot.Producers}
+}
+
+// mostFound bounds what an audit lists.
+const mostFound = 1000
+
+// auditor compares the store of the cold tier with the catalogs; nil: there is none.
+func (b *Broker) auditor() func(context.Context) (*protocol.AuditReport, error) {
+	if b.depot == nil {
+		return nil
+	}
+	return func(ctx context.Context) (*protocol.AuditReport, error) {
+		out := &protocol.AuditReport{Store: b.cold.String(), Tallies: []protocol.AuditTally{}, Findings: []protocol.AuditFinding{}}
+		var mu sync.Mutex // findings come from several goroutines
+		report, err := b.depot.Audit(ctx, func(f upkeep.Finding) {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(out.Findings) == mostFound {
+				out.More++
+				return
+			}
+			out.Findings = append(out.Findings, protocol.AuditFinding{Key: f.Key, Verdict: f.Verdict.String(), Bytes: f.Size, Want: f.Want})
+		})
+		if err != nil {
+			return nil, fmt.Errorf("audit %s: %w", b.cold, err)
+		}
+		for _, v := range slices.Sorted(maps.Keys(report)) {
+			t := report[v]
+			out.Tallies = append(out.Tallies, protocol.AuditTally{Verdict: v.String(), Sound: v.Sound(), Objects: t.Objects, Bytes: t.Bytes})
+		}
+		slices.SortFunc(out.Findings, func(x, y protocol.AuditFinding) int { return cmp.Compare(x.Key, y.Key) })
+		return out, nil
+	}
 }
 
 // exported returns once the cold tier has a partition up to an offset, as far as it

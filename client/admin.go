@@ -26,7 +26,7 @@ func admin[R any](ctx context.Context, c *Client, op string, arg any) (res *R, l
 		}
 	}
 	try := c.persist
-	if op == protocol.OpTopicVerify {
+	if op == protocol.OpTopicVerify || op == protocol.OpClusterAudit {
 		try = c.insist
 	}
 	err = try(ctx, op, func(ctx context.Context) error {
@@ -141,6 +141,13 @@ func (a *Admin) SubscriptionSet(ctx context.Context, arg protocol.SubCreate) err
 // Status returns the state of the cluster as the broker that answers sees it.
 func (a *Admin) Status(ctx context.Context) (*protocol.Status, error) {
 	res, _, err := admin[protocol.Status](ctx, a.c, protocol.OpStatus, nil)
+	return res, err
+}
+
+// ClusterAudit compares the cold tier with what the catalogs say is in it. It takes as
+// long as listing all of it takes: only ctx bounds it.
+func (a *Admin) ClusterAudit(ctx context.Context) (*protocol.AuditReport, error) {
+	res, _, err := admin[protocol.AuditReport](ctx, a.c, protocol.OpClusterAudit, nil)
 	return res, err
 }
 

@@ -130,7 +130,7 @@ func house() map[string]room {
 		delivery:               {level: 7, may: []string{history, outbox, dispatch, words, "storage", "meta", state, "protocol", batch}},
 		codes:                  {level: 7, may: []string{history, dispatch, "storage", "meta", state, "protocol"}},
 		served:                 {level: 8, may: []string{delivery, history, outbox, calls, words, "storage", "meta", state, "protocol", batch}},
-		"broker":               {level: 9, may: []string{codes, served, delivery, depot, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", "storage/cold", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
+		"broker":               {level: 9, may: []string{codes, served, delivery, depot, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", "storage/cold", "storage/cold/upkeep", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
 		fail:                   {level: 4, may: []string{"client", "protocol"}},
 		render:                 {level: 5, may: []string{fail}},
 		offline:                {level: 6, may: []string{fail, render, "storage", segment, disk, state}, tests: []string{batch}},

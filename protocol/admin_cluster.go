@@ -7,6 +7,7 @@ const (
 	OpClusterDemote   = "cluster.demote"   // BrokerArgs → Done
 	OpClusterSnapshot = "cluster.snapshot" // SnapshotPage → SnapshotPage
 	OpClusterRestore  = "cluster.restore"  // SnapshotPage → SnapshotPage
+	OpClusterAudit    = "cluster.audit"    // none → AuditReport
 	OpBrokerList      = "broker.list"      // none → BrokerList
 	OpBrokerDescribe  = "broker.describe"  // BrokerArgs → BrokerDescription
 	OpBrokerDrain     = "broker.drain"     // BrokerArgs → Done; broker.describe tells how far it is
@@ -138,4 +139,28 @@ type SnapshotPage struct {
 	// Vanished are the topics that a restore took away, by name: the first 1,000 of Gone.
 	Vanished []string `msgpack:"v,omitempty" json:"vanished,omitempty"`
 	Gone     int      `msgpack:"g,omitempty" json:"gone,omitempty"`
+}
+
+// AuditReport compares the store of the cold tier with the catalogs, both ways.
+type AuditReport struct {
+	Store    string         `msgpack:"s" json:"store"`
+	Tallies  []AuditTally   `msgpack:"t" json:"tallies"`
+	Findings []AuditFinding `msgpack:"f" json:"findings"`                 // what is not sound, the first 1,000
+	More     int            `msgpack:"m,omitempty" json:"more,omitempty"` // findings that are left out
+}
+
+// AuditTally counts the objects of one verdict.
+type AuditTally struct {
+	Verdict string `msgpack:"v" json:"verdict"`
+	Sound   bool   `msgpack:"o" json:"sound"` // nobody has to do anything about them
+	Objects int64  `msgpack:"n" json:"objects"`
+	Bytes   int64  `msgpack:"b" json:"bytes"`
+}
+
+// AuditFinding is an object that is not as it should be.
+type AuditFinding struct {
+	Key     string `msgpack:"k" json:"key"`
+	Verdict string `msgpack:"v" json:"verdict"`
+	Bytes   int64  `msgpack:"b" json:"bytes"` // in the store
+	Want    int64  `msgpack:"w" json:"want"`  // by the catalogs
 }

@@ -12,7 +12,7 @@ import (
 func bodies() []any {
 	return []any{
 		&TopicArgs{}, &ListArgs{}, &TopicCreate{}, &TopicCreated{}, &TopicList{}, &TopicDescription{}, &TopicSet{},
-		&Truncate{}, &Truncated{}, &Resolve{}, &VerifyReport{}, &SubArgs{}, &SubCreate{}, &SubReset{}, &SubList{},
+		&Truncate{}, &Truncated{}, &Resolve{}, &VerifyReport{}, &AuditReport{}, &SubArgs{}, &SubCreate{}, &SubReset{}, &SubList{},
 		&SubDescription{}, &Status{}, &Done{},
 	}
 }

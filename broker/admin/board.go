@@ -20,10 +20,10 @@ type Config struct {
 	Peers      *calls.Peers
 	Self       func() state.Owner // this store in its present run
 	Here       Here
-	Name       string // of this broker
-	Release    string // version of the binary
-	AutoCreate bool   // producers and consumers may make topics
-	Cold       bool   // there is a cold tier
+	Name       string                                               // of this broker
+	Release    string                                               // version of the binary
+	AutoCreate bool                                                 // producers and consumers may make topics
+	Audit      func(context.Context) (*protocol.AuditReport, error) // of the cold tier; nil: there is none
 	Ready      func() bool
 	Degraded   func() []string // what of this broker is not as it should be, in words
 	Now        func() time.Time
@@ -150,6 +150,7 @@ func operations() map[string]operation {
 		protocol.OpBrokerDrain:     op((*Board).brokerDrain),
 		protocol.OpBrokerActivate:  op((*Board).brokerActivate),
 		protocol.OpBrokerRemove:    op((*Board).brokerRemove),
+		protocol.OpClusterAudit:    op((*Board).audit),
 		protocol.OpClusterPromote:  op((*Board).promote),
 		protocol.OpClusterDemote:   op((*Board).demote),
 		protocol.OpClusterSnapshot: op((*Board).snapshot),

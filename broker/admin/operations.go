@@ -232,3 +232,10 @@ func (b *Board) subSet(ctx context.Context, q *protocol.SubCreate) (any, error) 
 	return protocol.Done{}, b.endSubscription(ctx, t, m,
 		protocol.Errorf(protocol.CodeShuttingDown, "the settings of subscription %s changed; attach again", q.Subscription))
 }
+
+func (b *Board) audit(ctx context.Context, _ *struct{}) (any, error) {
+	if b.cfg.Audit == nil {
+		return nil, protocol.Errorf(protocol.CodeUnsupported, "there is no cold tier to audit: storage.mode is local")
+	}
+	return b.cfg.Audit(ctx)
+}

@@ -118,7 +118,7 @@ func (b *Board) level(name string, reliable bool) (state.Level, error) {
 		return state.LevelLocal, nil
 	case name == "warm": // no setting that this version takes would bring it
 		return 0, protocol.Errorf(protocol.CodeLevelUnavailable, "durability warm is not in this version; it has local (synced to the broker's disk) and object (in the cold tier)")
-	case name == "object" && b.cfg.Cold:
+	case name == "object" && b.cfg.Audit != nil:
 		return state.LevelObject, nil
 	case name == "object":
 		return 0, protocol.Errorf(protocol.CodeLevelUnavailable, "durability object needs a cold tier: storage.mode is local, not shared_fs or object_store with storage.durable.url")

@@ -39,29 +39,39 @@ func (l *list) partition() (*state.Partition, uint64, error) {
 }
 
 // At is [fetch.Catalog.At].
-func (l *list) At(offset uint64) (fetch.Piece, uint64, error) {
+func (l *list) At(offset uint64) (p fetch.Piece, version uint64, err error) {
 	m, version, err := l.partition()
-	if err != nil {
-		return fetch.Piece{}, version, err
+	if err == nil {
+		p, err = pieceAt(m, offset)
 	}
-	if offset < m.LogStart {
-		return fetch.Piece{}, version, &storage.Trimmed{LogStart: m.LogStart}
-	}
-	if s, ok := m.Catalog.Find(offset); ok {
-		return ofSegment(m, &s), version, nil
-	}
-	if p, ok := m.Catalog.Page(offset); ok {
-		return ofPage(m, &p), version, nil
-	}
-	return fetch.Piece{}, version, fetch.ErrUncovered
+	return p, version, err
 }
 
 // AtTime is [fetch.Catalog.AtTime].
-func (l *list) AtTime(ms int64) (fetch.Piece, uint64, error) {
+func (l *list) AtTime(ms int64) (p fetch.Piece, version uint64, err error) {
 	m, version, err := l.partition()
-	if err != nil {
-		return fetch.Piece{}, version, err
+	if err == nil {
+		p, err = pieceAtTime(m, ms)
 	}
+	return p, version, err
+}
+
+// pieceAt is the piece of a partition's catalog that holds an offset.
+func pieceAt(m *state.Partition, offset uint64) (fetch.Piece, error) {
+	if offset < m.LogStart {
+		return fetch.Piece{}, &storage.Trimmed{LogStart: m.LogStart}
+	}
+	if s, ok := m.Catalog.Find(offset); ok {
+		return ofSegment(m, &s), nil
+	}
+	if p, ok := m.Catalog.Page(offset); ok {
+		return ofPage(m, &p), nil
+	}
+	return fetch.Piece{}, fetch.ErrUncovered
+}
+
+// pieceAtTime is the first piece with a message that was appended at or after ms.
+func pieceAtTime(m *state.Partition, ms int64) (fetch.Piece, error) {
 	var out fetch.Piece
 	for _, p := range m.Catalog.Pages() {
 		if p.LastTime >= ms && p.End > m.LogStart {
@@ -70,17 +80,18 @@ func (l *list) AtTime(ms int64) (fetch.Piece, uint64, error) {
 		}
 	}
 	for s := range m.Catalog.From(m.LogStart) {
-		if s.LastTime >= ms {
-			if out.Key == "" || s.Start < out.Start {
-				out = ofSegment(m, &s)
-			}
-			break
+		if s.LastTime < ms {
+			continue
 		}
+		if out.Key == "" || s.Start < out.Start {
+			out = ofSegment(m, &s)
+		}
+		break
 	}
 	if out.Key == "" {
-		return out, version, fetch.ErrUncovered
+		return out, fetch.ErrUncovered
 	}
-	return out, version, nil
+	return out, nil
 }
 
 // ofSegment is a segment of a catalog as readers take it.
@@ -89,18 +100,26 @@ func ofSegment(m *state.Partition, s *catalog.Segment) fetch.Piece {
 		Start: s.Start, End: s.End, Key: keyOf(m, s.Object, s.Start, s.End), Position: s.Position, Bytes: s.Bytes, CRC: s.CRC,
 		FirstTime: s.FirstTime, LastTime: s.LastTime,
 	}
-	for _, e := range m.Epochs(s.Start, s.End) {
-		p.Epochs = append(p.Epochs, segment.EpochStart{Epoch: e.Epoch, Start: e.Start})
-	}
-	if len(p.Epochs) > 0 { // below the start of the log the ranges say nothing, and nobody asks
-		p.Epochs[0].Start = min(p.Epochs[0].Start, s.Start)
-	}
+	p.Epochs = epochsOf(m, s.Start, s.End)
 	return p
+}
+
+// epochsOf are the epochs that give offsets of a partition their values (R19). Below
+// the start of the log the ranges say nothing, and nobody asks.
+func epochsOf(m *state.Partition, from, to uint64) (out []segment.EpochStart) {
+	for _, e := range m.Epochs(from, to) {
+		out = append(out, segment.EpochStart{Epoch: e.Epoch, Start: e.Start})
+	}
+	if len(out) > 0 {
+		out[0].Start = min(out[0].Start, from)
+	}
+	return out
 }
 
 func ofPage(m *state.Partition, p *catalog.Page) fetch.Piece {
 	return fetch.Piece{
 		Start: p.Start, End: p.End, Key: keyOf(m, p.Object, p.Start, p.End), Bytes: p.Size, CRC: p.CRC, FirstTime: p.FirstTime, LastTime: p.LastTime, Page: true,
+		Epochs: epochsOf(m, p.Start, p.End),
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // cluster is `danube cluster`.
 func (a *app) cluster() *cobra.Command {
 	return group("cluster", "Look at the cluster, and mend its metadata",
-		a.clusterStatus(), a.clusterPromote(), a.clusterDemote(), a.clusterSnapshot(), a.clusterRestore(), a.clusterRecover(), a.clusterRebuild())
+		a.clusterStatus(), a.clusterPromote(), a.clusterDemote(), a.clusterSnapshot(), a.clusterRestore(), a.clusterAudit(), a.clusterRecover(), a.clusterRebuild())
 }
 
 func (a *app) clusterPromote() *cobra.Command {

@@ -52,6 +52,13 @@ func exampleVerify() protocol.VerifyReport {
 	}}
 }
 
+func exampleAudit() protocol.AuditReport {
+	return protocol.AuditReport{
+		Store: "s3://bucket?prefix=danube/", Tallies: []protocol.AuditTally{{Verdict: "catalogued", Sound: true, Objects: 1200, Bytes: 3 << 30}, {Verdict: "missing", Objects: 1, Bytes: 4096}},
+		Findings: []protocol.AuditFinding{{Key: "topics/a/0/x.seg", Verdict: "missing", Want: 4096}}, More: 2,
+	}
+}
+
 func exampleMessages() []client.Message {
 	return []client.Message{{
 		Topic: "/default/orders", Partition: 1, Offset: 42, Key: []byte("k\x01"), Payload: []byte("grüß\t\"dich\"\n<&>\u2028"),
@@ -103,6 +110,7 @@ func TestGoldenJSON(t *testing.T) {
 		"topic-list":            protocol.TopicList{Topics: []protocol.TopicSummary{{Topic: "/default/orders", ID: "0001", Reliable: true, Durability: "local", Partitions: 3, Subscriptions: 1, RetentionMS: 1000}}},
 		"topic-list-empty":      protocol.TopicList{},
 		"topic-verify":          &verify,
+		"cluster-audit":         exampleAudit(),
 		"topic-truncate":        &protocol.Truncated{Was: 0, LogStart: 500, Unacked: 20},
 		"subscription-list":     &protocol.SubList{Subscriptions: []protocol.SubDescription{sub}},
 		"subscription-describe": &sub,
@@ -157,6 +165,7 @@ func TestGoldenTables(t *testing.T) {
 		"subscription-describe": func(b *bytes.Buffer) error { return view.Subscription(b, "/default/orders", exampleSubscription()) },
 		"topic-verify":          func(b *bytes.Buffer) error { return view.Verify(b, exampleVerify()) },
 		"topic-peek":            func(b *bytes.Buffer) error { return printPeek(b, exampleMessages(), "text") },
+		"cluster-audit":         func(b *bytes.Buffer) error { return view.Audit(b, exampleAudit()) },
 		"cluster-status":        func(b *bytes.Buffer) error { return view.Status(b, exampleStatus()) },
 		"broker-list":           func(b *bytes.Buffer) error { return view.Brokers(b, exampleStatus().Brokers) },
 		"broker-describe":       func(b *bytes.Buffer) error { return view.Broker(b, exampleBroker(), false) },
