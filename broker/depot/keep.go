@@ -58,7 +58,7 @@ func upkeepView(v *state.View, self state.Owner) upkeep.View {
 			}
 		},
 		Garbage: v.Garbage(), GarbageOf: v.GarbageOf, Named: v.Named, Auditing: v.Auditing(),
-		Run: func(incarnation uint64) upkeep.Run { return runOf(v, incarnation) },
+		Run: v.Run,
 	}
 }
 
@@ -76,21 +76,6 @@ func allTopics(v *state.View) iter.Seq[*state.Topic] {
 			}
 		}
 	}
-}
-
-// runOf is what is known of a run. Numbers above all that stores have are not heard of yet.
-func runOf(v *state.View, incarnation uint64) upkeep.Run {
-	highest := uint64(0)
-	for s := range v.Stores() {
-		if s.Incarnation == incarnation && s.Status != state.StoreLost && s.Status != state.StoreRemoved {
-			return upkeep.Alive
-		}
-		highest = max(highest, s.Incarnation)
-	}
-	if incarnation <= highest {
-		return upkeep.Over
-	}
-	return upkeep.Unheard
 }
 
 func upkept(t *state.Topic, m *state.Partition, self state.Owner) upkeep.Partition {

@@ -10,7 +10,7 @@ import (
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/cold/fetch"
-	"github.com/danubemq/danube/storage/cold/upkeep"
+	"github.com/danubemq/danube/storage/cold/keys"
 	"github.com/danubemq/danube/storage/segment"
 )
 
@@ -124,7 +124,7 @@ func ofPage(m *state.Partition, p *catalog.Page) fetch.Piece {
 }
 
 func keyOf(m *state.Partition, o catalog.Object, start, end uint64) string {
-	return upkeep.KeyOf(catalog.NewName(m.Topic, m.Number, o, start, end))
+	return keys.Of(catalog.NewName(m.Topic, m.Number, o, start, end))
 }
 
 // Producers is what the cold tier knows of who has stored what below an offset that
