@@ -35,6 +35,7 @@ func house() map[string]room {
 		table    = "meta/table"
 		settings = "meta/settings"
 		state    = "meta/state"
+		manifest = "meta/manifest"
 		disk     = "storage/disk"
 		segment  = "storage/segment"
 		wal      = "storage/wal"
@@ -85,6 +86,7 @@ func house() map[string]room {
 		disk:                   {level: 0},
 		extents:                {level: 0, pure: true},
 		"meta":                 {level: 1, may: []string{state, walk}},
+		manifest:               {level: 1, may: []string{state, records, walk}, pure: true},
 		segment:                {level: 1, may: []string{batch, disk}},
 		acks:                   {level: 1, may: []string{"protocol"}, pure: true},
 		incoming:               {level: 1, may: []string{"protocol", batch}, pure: true},

@@ -21,13 +21,16 @@ import (
 var ErrForeign = errors.New("not the name of an object of this kind")
 
 const (
-	topics  = "topics/"
-	cuts    = "cuts/"
-	cursors = "cursors/"
+	topics    = "topics/"
+	cuts      = "cuts/"
+	histories = "histories/"
 )
 
 // Cluster is the object that says which cluster lives in a bucket.
 const Cluster = "cluster"
+
+// Manifests is what the names of all manifests begin with.
+const Manifests = "manifests/"
 
 // Segment names a sealed segment of one partition: offsets [Start, End).
 type Segment struct {
@@ -147,60 +150,38 @@ func ParseCut(name string) (Cut, error) {
 	return c, nil
 }
 
-// Cursors names what changed of the cursors of a broker's partitions.
-type Cursors struct {
-	Store       [16]byte
-	Incarnation uint64
-	Number      uint64 // counts those of the incarnation
+// Manifest names an object with what the metadata say beside the catalogs.
+type Manifest struct {
+	History uint16 // of the cluster (R22)
+	Index   uint64 // of the Raft log
 }
 
-// String returns the name.
-func (c Cursors) String() string {
-	return fmt.Sprintf("%s%x/%d-%020d", cursors, c.Store, c.Incarnation, c.Number)
-}
+// String returns the name. Names sort as the versions of the metadata do.
+func (m Manifest) String() string { return fmt.Sprintf("%s%05d-%020d", Manifests, m.History, m.Index) }
 
-// ParseCursors is the reverse of String.
-func ParseCursors(name string) (Cursors, error) {
-	var c Cursors
-	fields := strings.Split(name, "/")
-	if len(fields) != 3 || fields[0]+"/" != cursors {
-		return Cursors{}, ErrForeign
-	}
+// ParseManifest is the reverse of String.
+func ParseManifest(name string) (Manifest, error) {
+	history, index, _ := strings.Cut(strings.TrimPrefix(name, Manifests), "-")
 	var err error
-	c.Store, err = id(fields[1])
-	incarnation, count, _ := strings.Cut(fields[2], "-")
-	c.Incarnation = number(incarnation, 10, &err)
-	c.Number = number(count, 10, &err)
-	if err != nil || c.String() != name {
-		return Cursors{}, ErrForeign
+	n := number(history, 10, &err)
+	m := Manifest{History: uint16(n), Index: number(index, 10, &err)}
+	if err != nil || m.String() != name {
+		return Manifest{}, ErrForeign
 	}
-	return c, nil
+	return m, nil
 }
 
-// Topic names the object that describes a topic, one for each version of its
-// settings.
-type Topic struct {
-	ID      [16]byte
-	Version uint64
-}
+// History names the object by which a rebuild takes a history for itself.
+func History(n uint16) string { return fmt.Sprintf("%s%05d", histories, n) }
 
-// String returns the name.
-func (t Topic) String() string { return fmt.Sprintf("%stopic-%020d.json", OfTopic(t.ID), t.Version) }
-
-// ParseTopic is the reverse of String.
-func ParseTopic(name string) (Topic, error) {
-	var t Topic
-	fields := strings.Split(name, "/")
-	if len(fields) != 3 || fields[0]+"/" != topics {
-		return Topic{}, ErrForeign
-	}
+// ParseHistory is the reverse of History.
+func ParseHistory(name string) (uint16, error) {
 	var err error
-	t.ID, err = id(fields[1])
-	t.Version = number(strings.TrimSuffix(strings.TrimPrefix(fields[2], "topic-"), ".json"), 10, &err)
-	if err != nil || t.String() != name {
-		return Topic{}, ErrForeign
+	n := number(strings.TrimPrefix(name, histories), 10, &err)
+	if err != nil || History(uint16(n)) != name {
+		return 0, ErrForeign
 	}
-	return t, nil
+	return uint16(n), nil
 }
 
 // OfTopic is what the names of all objects of a topic begin with, cuts aside.

@@ -22,9 +22,9 @@ func all() map[string]string {
 		Segment{Topic: topicID(0), Partition: 7, Start: 12, End: 345, Epoch: 0xab, Incarnation: 9, Unique: 0xfeed}.String(): "topics/000102030405060708090a0b0c0d0e0f/7/00000000000000000012-00000000000000000345-00000000000000ab-9-000000000000feed.seg",
 		Page{Topic: topicID(0), Partition: 0, Start: 1, End: 2, Incarnation: 3, Unique: 4}.String():                         "topics/000102030405060708090a0b0c0d0e0f/0/00000000000000000001-00000000000000000002-3-0000000000000004.catalog",
 		Cut{Store: topicID(1), Incarnation: 3, Number: 4, Unique: 5}.String():                                               "cuts/0102030405060708090a0b0c0d0e0f10/3-00000000000000000004-0000000000000005.seg",
-		Cursors{Store: topicID(1), Incarnation: 3, Number: 4}.String():                                                      "cursors/0102030405060708090a0b0c0d0e0f10/3-00000000000000000004",
-		Topic{ID: topicID(0), Version: 2}.String():                                                                          "topics/000102030405060708090a0b0c0d0e0f/topic-00000000000000000002.json",
-		Cluster: "cluster",
+		Manifest{History: 3, Index: 4}.String():                                                                             "manifests/00003-00000000000000000004",
+		History(65535):                                                                                                      "histories/65535",
+		Cluster:                                                                                                             "cluster",
 	}
 }
 
@@ -48,11 +48,11 @@ func parseAny(name string) []string {
 	if c, err := ParseCut(name); err == nil {
 		out = append(out, c.String())
 	}
-	if c, err := ParseCursors(name); err == nil {
-		out = append(out, c.String())
+	if m, err := ParseManifest(name); err == nil {
+		out = append(out, m.String())
 	}
-	if x, err := ParseTopic(name); err == nil {
-		out = append(out, x.String())
+	if n, err := ParseHistory(name); err == nil {
+		out = append(out, History(n))
 	}
 	return out
 }
@@ -66,8 +66,8 @@ func TestNamesSurviveReading(t *testing.T) {
 			Segment{topicID(byte(n())), partition, n(), n(), n(), n(), n()}.String(),
 			Page{topicID(byte(n())), partition, n(), n(), n(), n()}.String(),
 			Cut{topicID(byte(n())), n(), n(), n()}.String(),
-			Cursors{topicID(byte(n())), n(), n()}.String(),
-			Topic{topicID(byte(n())), n()}.String(),
+			Manifest{uint16(n()), n()}.String(),
+			History(uint16(n())),
 		} {
 			if got := parseAny(name); len(got) != 1 || got[0] != name {
 				t.Fatalf("%s is read as %q", name, got)
@@ -83,17 +83,18 @@ func TestNamesSurviveReading(t *testing.T) {
 func TestForeignNamesAreRefused(t *testing.T) {
 	good := Segment{Topic: topicID(0), Partition: 1, Start: 1, End: 2, Epoch: 3, Incarnation: 4, Unique: 5}.String()
 	for what, name := range map[string]string{
-		"upper case":          strings.ToUpper(good),
-		"no suffix":           strings.TrimSuffix(good, ".seg"),
-		"two suffixes":        good + ".seg",
-		"copy":                good + " (1)",
-		"a sign":              strings.Replace(good, "-4-", "-+4-", 1),
-		"leading zero":        strings.Replace(good, "/1/", "/01/", 1),
-		"large partition":     strings.Replace(good, "/1/", "/4294967296/", 1),
-		"prefix left":         "danube/" + good,
-		"empty":               "",
-		"self-test":           "check/ABCDEFGH",
-		"topic without an id": "topics//topic-00000000000000000002.json",
+		"upper case":       strings.ToUpper(good),
+		"no suffix":        strings.TrimSuffix(good, ".seg"),
+		"two suffixes":     good + ".seg",
+		"copy":             good + " (1)",
+		"a sign":           strings.Replace(good, "-4-", "-+4-", 1),
+		"leading zero":     strings.Replace(good, "/1/", "/01/", 1),
+		"large partition":  strings.Replace(good, "/1/", "/4294967296/", 1),
+		"prefix left":      "danube/" + good,
+		"empty":            "",
+		"self-test":        "check/ABCDEFGH",
+		"no such history":  "histories/65536",
+		"manifest of none": "manifests/65536-00000000000000000004",
 	} {
 		if got := parseAny(name); len(got) != 0 {
 			t.Errorf("%s: %s is read as %v", what, name, got)
@@ -112,7 +113,7 @@ func TestIncarnationIsThatOfTheMaker(t *testing.T) {
 			t.Errorf("%s: %d %t, want %d", name, got, ok, want)
 		}
 	}
-	for _, name := range []string{Cluster, Topic{}.String(), Cursors{Incarnation: 3}.String()} {
+	for _, name := range []string{Cluster, Manifest{}.String(), History(3)} {
 		if n, ok := Incarnation(name); ok {
 			t.Errorf("%s has incarnation %d: it would be collected as garbage", name, n)
 		}

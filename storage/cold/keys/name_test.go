@@ -21,7 +21,7 @@ func TestKeysAndNamesAreTheSame(t *testing.T) {
 			t.Errorf("%s is read as %v", Of(n), got)
 		}
 	}
-	for _, key := range []string{"", "cluster", "check/abc", Topic{Version: 1}.String(), Of(own(1, 2)) + "x", Of(own(0, 2))} {
+	for _, key := range []string{"", "cluster", "check/abc", Manifest{Index: 1}.String(), Of(own(1, 2)) + "x", Of(own(0, 2))} {
 		if n, ok := NameOf(key); ok {
 			t.Errorf("%q is read as %v", key, n)
 		}

@@ -139,9 +139,9 @@ func unnamed(r catalog.Run) Verdict {
 }
 
 func metadata(key string) bool {
-	if _, err := keys.ParseTopic(key); err == nil {
+	if _, err := keys.ParseManifest(key); err == nil {
 		return true
 	}
-	_, err := keys.ParseCursors(key)
+	_, err := keys.ParseHistory(key)
 	return err == nil || key == keys.Cluster
 }

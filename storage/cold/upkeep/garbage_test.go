@@ -98,8 +98,8 @@ func TestObjectsAreJudged(t *testing.T) {
 		"somebody's":                     {"holiday.jpg", 1, false, Foreign},
 		"nearly ours":                    {keys.Of(own(1, 7)) + ".bak", 1, false, Foreign},
 		"the cluster's":                  {keys.Cluster, 1, false, Metadata},
-		"a topic's":                      {keys.Topic{Version: 3}.String(), 1, false, Metadata},
-		"cursors":                        {keys.Cursors{Incarnation: 1}.String(), 1, false, Metadata},
+		"a manifest":                     {keys.Manifest{Index: 3}.String(), 1, false, Metadata},
+		"a history":                      {keys.History(1), 1, false, Metadata},
 		"with the number of no run":      {keys.Of(own(0, 7)), 1, false, Foreign},
 		"a segment that holds no offset": {keys.Segment{Topic: [16]byte{1}, Epoch: 1, Incarnation: 1}.String(), 1, false, Foreign},
 	} {
