@@ -131,6 +131,7 @@ func house() map[string]room {
 		depot:                  {level: 6, may: []string{calls, "storage", "storage/cold/export", "storage/cold/fetch", "storage/cold/keeper", "storage/cold/upkeep", "storage/cold/plan", "storage/cold/keys", "storage/cold", excerpt, segment, disk, "meta", catalog, state}},
 		delivery:               {level: 7, may: []string{history, outbox, dispatch, words, "storage", "meta", state, "protocol", batch}},
 		codes:                  {level: 7, may: []string{history, dispatch, "storage", "meta", state, "protocol"}},
+		"broker/herald":        {level: 6, may: []string{manifest, state, "storage/cold", "storage/cold/keys"}},
 		served:                 {level: 8, may: []string{delivery, history, outbox, calls, words, "storage", "meta", state, "protocol", batch}},
 		"broker":               {level: 9, may: []string{codes, served, delivery, depot, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", "storage/cold", "storage/cold/upkeep", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
 		fail:                   {level: 4, may: []string{"client", "protocol"}},
