@@ -87,6 +87,7 @@ func house() map[string]room {
 		extents:                {level: 0, pure: true},
 		"meta":                 {level: 1, may: []string{state, walk}},
 		manifest:               {level: 1, may: []string{state, records, walk}, pure: true},
+		"meta/salvage":         {level: 2, may: []string{manifest, state, catalog, offsets}, pure: true},
 		segment:                {level: 1, may: []string{batch, disk}},
 		acks:                   {level: 1, may: []string{"protocol"}, pure: true},
 		incoming:               {level: 1, may: []string{"protocol", batch}, pure: true},

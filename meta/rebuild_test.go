@@ -13,8 +13,8 @@ func rebuiltState(t *testing.T, cfg Config) *state.State {
 	s, err := state.Rebuild(state.Remains{
 		Cluster: state.Cluster{ID: [16]byte{1}, Name: "danube"},
 		Run:     state.RegisterStore{Store: cfg.Store, Broker: "n1", Nonce: [16]byte{2}},
-		Topics: []state.RemainsTopic{{ID: state.TopicID{3}, Name: "/default/t", Partitions: []state.RemainsPartition{
-			{Pieces: []state.RemainsPiece{{Epoch: 1, End: 100}}}}}},
+		Topics: []state.RemainsTopic{{ID: state.TopicID{3}, Name: "/default/t", Settings: state.TopicSettings{Partitions: 1, Reliable: true, Durability: state.LevelLocal}, Partitions: []state.RemainsPartition{
+			{Pieces: []state.RemainsPiece{{Epoch: 1, End: 100, Stored: true}}}}}},
 	})
 	if err != nil {
 		t.Fatal(err)
