@@ -116,6 +116,7 @@ func house() map[string]room {
 		"storage/cold":         {level: 2, may: []string{"storage/cold/folder", "storage/cold/keys", segment, batch, disk}},
 		"storage/cold/upkeep":  {level: 2, may: []string{catalog, "storage/cold/keys"}, tests: []string{state}, pure: true},
 		"storage/cold/keeper":  {level: 3, may: []string{"storage/cold", "storage/cold/upkeep", "storage/cold/keys", catalog, segment, batch, disk}, tests: []string{state}},
+		"storage/cold/gather":  {level: 3, may: []string{"storage/cold", "storage/cold/bundle", "storage/cold/keys", catalog, segment, disk}, tests: []string{batch}},
 		"storage/cold/drivers": {level: 3, may: []string{"storage/cold"}, tests: []string{"integration/objects"}},
 		"storage/cold/fetch":   {level: 4, may: []string{"storage/cold", "storage/cold/keys", catalog, recovery, segment, hotdir, memory, batch, disk}, tests: []string{"storage/cold/drivers", "integration/objects"}},
 		"storage":              {level: 5, may: []string{wal, journal, session, hotdir, "storage/warm", "storage/cold/fetch", "storage/cold", segment, batch, disk}},

@@ -353,7 +353,7 @@ func (w *world) check(told *manifest.Manifest) {
 func TestWhatWasCatalogedIsAgain(t *testing.T) {
 	for _, level := range []state.Level{state.LevelLocal, state.LevelObject} {
 		objects, seams, left := 0, 0, map[Why]int{}
-		for seed := range uint64(200) {
+		for seed := range uint64(120) {
 			w := newWorld(t, seed, level)
 			for range 20 + w.n(120) {
 				w.step()
