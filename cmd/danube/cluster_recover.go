@@ -4,8 +4,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -35,6 +37,11 @@ func addOfflineFlags(cmd *cobra.Command) (file *string) {
 
 // offline finds the broker that the flags name.
 func (a *app) offline(cmd *cobra.Command, file string) (offline.Broker, error) {
+	return a.offlineAnew(cmd, file, false)
+}
+
+// offlineAnew is offline. With anew the data directory may be empty, or missing: then the broker has no store yet.
+func (a *app) offlineAnew(cmd *cobra.Command, file string, anew bool) (offline.Broker, error) {
 	cfg, _, err := settings.Load(settings.Sources{File: a.configFile(file), Env: a.env, Flags: cmd.Flags()})
 	if err != nil {
 		return offline.Broker{}, fail.With(fail.Usage, err)
@@ -48,6 +55,11 @@ func (a *app) offline(cmd *cobra.Command, file string) (offline.Broker, error) {
 	}
 	if o.Name, err = node.ChooseName(cfg.Name, o.Dir, true, slog.New(slog.DiscardHandler)); err != nil {
 		return offline.Broker{}, err
+	}
+	if anew {
+		if entries, err := os.ReadDir(o.Dir); errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+			return o, nil
+		}
 	}
 	id, err := storage.Identity(disk.OS(), o.Dir)
 	if err != nil {

@@ -80,12 +80,23 @@ func exampleStatus() protocol.Status {
 		}}
 }
 
-func exampleSegment() offline.Segment {
-	return offline.Segment{
+func exampleSegment() *offline.Segment {
+	return &offline.Segment{
 		File: "x.seg", Size: 8192, Sealed: true, Facts: offline.Facts{First: 5, End: 9, FirstTime: "2026-01-31T12:00:00.000Z", LastTime: "2026-01-31T12:00:01.000Z", Batches: 2, Messages: 4, Marks: 1, DataEnd: 4096, CRC: "deadbeef"},
 		Header:   &offline.Header{Topic: "/default/orders", TopicID: "0001", Partition: 2, Base: 5, FirstEpoch: 1, Epoch: 1, Cluster: "0f0e", Store: "aa", Created: "2026-01-31T12:00:00.000Z"},
 		Problems: []offline.Problem{{File: "x.seg", At: 100, From: 6, To: 7, What: "body CRC"}},
 	}
+}
+
+func exampleFromBucket() offline.Rebuilt {
+	r := exampleRebuilt()
+	r.From, r.Manifest, r.Subscriptions, r.DryRun, r.Kept = "s3://bucket?prefix=danube/", "manifests/00000-00000000000000004711", 2, true, ""
+	r.Partitions[0].Files, r.Partitions[0].Objects = 0, 5
+	key := "topics/00010000000000000000000000000000/0/00000000000000000200-00000000000000000300-0000000000000001-7-000000000000002a.seg"
+	r.LeftOut = []offline.LeftOut{{Object: key, TopicID: "0001", From: 200, To: 300, Why: "never committed"}, {Object: key, TopicID: "0001", From: 100, To: 200, Why: "held by others"}}
+	r.Cut = []offline.LeftOut{{Object: key, TopicID: "0001", From: 350, To: 360, Why: "overlaps with another object"}}
+	r.Notes = []string{"topics, settings and subscriptions are as of 2026-01-31T12:00:00.000Z (manifests/00000-00000000000000004711): what was changed or acknowledged after that"}
+	return r
 }
 
 func exampleRebuilt() offline.Rebuilt {
@@ -122,6 +133,7 @@ func TestGoldenJSON(t *testing.T) {
 		"broker-done":           brokerDone{"n3", "drained"},
 		"cluster-recover":       recovered{"/var/lib/danube", "aa", "10.0.0.1:7650"},
 		"cluster-rebuild":       exampleRebuilt(),
+		"cluster-rebuild-from":  exampleFromBucket(),
 		"cluster-snapshot":      snapshotDone{"danube.snapshot", 123456},
 		"cluster-restore":       restoreDone{"danube.snapshot", 123456, []string{"/default/orders"}, 1},
 		"cluster-restore-whole": restoreDone{File: "danube.snapshot", Bytes: 123456},
@@ -171,6 +183,7 @@ func TestGoldenTables(t *testing.T) {
 		"broker-describe":       func(b *bytes.Buffer) error { return view.Broker(b, exampleBroker(), false) },
 		"broker-describe-all":   func(b *bytes.Buffer) error { return view.Broker(b, exampleBroker(), true) },
 		"cluster-rebuild":       func(b *bytes.Buffer) error { return exampleRebuilt().Print(b) },
+		"cluster-rebuild-from":  func(b *bytes.Buffer) error { return exampleFromBucket().Print(b) },
 		"segment-verify":        func(b *bytes.Buffer) error { return exampleSegment().Print(b) },
 		"bench": func(b *bytes.Buffer) error {
 			return benchTable(b, bench.Result{Messages: 1_000_000, Bytes: 1 << 30, Seconds: 1.5, Rate: 666666.7, P50: 100, P99: 900.5, P999: 2000, Max: 31000, Errors: 0}, "of a test")

@@ -181,11 +181,14 @@ func EncodePage(topic [16]byte, partition uint32, segments []Segment) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
 }
 
+// IsPage says whether the first bytes of an object are those of a page.
+func IsPage(head []byte) bool { return len(head) >= len(pageMagic) && string(head[:len(pageMagic)]) == pageMagic }
+
 // DecodePage reads what EncodePage wrote. ErrDamaged if it is nothing that EncodePage writes; a newer version is named
 // in an error of its own. It is safe on any bytes and keeps none of them.
 func DecodePage(b []byte) (Content, error) {
 	var c Content
-	if len(b) < pageHead+pageTail || string(b[:len(pageMagic)]) != pageMagic {
+	if len(b) < pageHead+pageTail || !IsPage(b) {
 		return c, fmt.Errorf("%w: no page of a catalog", ErrDamaged)
 	}
 	if v := b[len(pageMagic)]; v != pageVersion {

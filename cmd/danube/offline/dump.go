@@ -44,39 +44,69 @@ func printedStretch(st segment.Stretch) stretch {
 	return p
 }
 
-// Dump prints every batch of the segment file name, whole or not: as one JSON document, or for a person. A file in which
-// there is nothing of a segment is an error, after what was found in it.
-func Dump(out io.Writer, name string, asJSON bool) error {
-	f, size, err := openSegment(name)
+// Dump prints every batch of a segment, whole or not, the pieces of a cut or every batch of one of them, or what a page of a
+// catalog lists: as one JSON document, or for a person. A source in which there is nothing of a segment is an error, after
+// what was found in it.
+func (s *Source) Dump(out io.Writer, piece int, asJSON bool) error {
+	c, err := s.look()
 	if err != nil {
 		return fmt.Errorf("dump segment: %w", err)
 	}
-	defer f.Close()
+	switch {
+	case c.cut != nil && piece == AllPieces:
+		cut := s.printedCut(c.cut)
+		if asJSON {
+			return render.JSON(out, cut)
+		}
+		return cut.list(out)
+	case c.cut != nil:
+		p, err := s.pick(c.cut, piece)
+		if err != nil {
+			return err
+		}
+		return s.part(p.Position, p.Bytes).dump(out, p.Position, asJSON)
+	}
+	if err := s.noPieces(piece); err != nil {
+		return err
+	}
+	if c.page != nil {
+		page := s.printedPage(c.page)
+		if asJSON {
+			return render.JSON(out, page)
+		}
+		return page.Print(out)
+	}
+	return s.dump(out, 0, asJSON)
+}
+
+// dump prints a segment, which stands at a position of its object.
+func (s *Source) dump(out io.Writer, at int64, asJSON bool) (err error) {
 	w := bufio.NewWriterSize(out, 64<<10)
 	if asJSON {
-		err = dumpJSON(w, f, size, name)
+		err = s.dumpJSON(w, at)
 	} else {
-		err = dumpText(w, f, size, name)
+		err = s.dumpText(w, at)
 	}
 	if err = errors.Join(err, w.Flush()); err != nil {
-		return fmt.Errorf("dump segment %s: %w", name, err)
+		return fmt.Errorf("dump segment %s: %w", s.Name, err)
 	}
 	return nil
 }
 
 // dumpJSON writes one document, stretch by stretch: a segment may hold millions.
-func dumpJSON(w io.Writer, r io.ReaderAt, size int64, name string) error {
-	file, err := json.Marshal(name)
+func (s *Source) dumpJSON(w io.Writer, at int64) error {
+	file, err := json.Marshal(s.Name)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "{\"file\": %s, \"size\": %d, \"stretches\": [", file, size)
+	fmt.Fprintf(w, "{\"file\": %s, \"size\": %d, \"stretches\": [", file, s.Size)
 	sep := "\n  "
 	batches := 0
-	c, err := segment.Dump(r, size, func(st segment.Stretch) error {
+	c, err := segment.Dump(s.at, s.Size, func(st segment.Stretch) error {
 		if st.Batch != nil {
 			batches++
 		}
+		st.At += at
 		b, err := json.Marshal(printedStretch(st))
 		if err != nil {
 			return err
@@ -112,18 +142,19 @@ func isSegment(c segment.Contents, batches int) error {
 	return nil
 }
 
-func dumpText(w io.Writer, r io.ReaderAt, size int64, name string) error {
-	if h, n, err := segment.ReadHeader(r); err == nil {
+func (s *Source) dumpText(w io.Writer, at int64) error {
+	if h, n, err := segment.ReadHeader(s.at); err == nil {
 		c := segment.Contents{Header: h, HeaderSize: n}
 		printHeader(w, printedHeader(c))
 	} else {
 		fmt.Fprintf(w, "header    %v\n", err)
 	}
-	fmt.Fprintf(w, "file      %s, %s\n\n", name, render.Size(size))
+	fmt.Fprintf(w, "file      %s, %s\n\n", s.Name, render.Size(s.Size))
 	const columns = "%-8s %12v %9v  %-25s %-18s %-24s %-5s %s\n"
 	fmt.Fprintf(w, columns, "KIND", "AT", "BYTES", "OFFSETS", "EPOCH", "APPENDED", "CODEC", "PRODUCER/SESSION/SEQUENCE")
 	batches := 0
-	c, err := segment.Dump(r, size, func(st segment.Stretch) error {
+	c, err := segment.Dump(s.at, s.Size, func(st segment.Stretch) error {
+		st.At += at
 		p := printedStretch(st)
 		detail, epoch := p.Error, ""
 		if st.Batch != nil {

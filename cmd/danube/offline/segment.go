@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/danubemq/danube/cmd/danube/render"
 	"github.com/danubemq/danube/storage/segment"
@@ -79,42 +78,65 @@ func printedFacts(f segment.Facts) Facts {
 	return p
 }
 
-// openSegment opens a segment file and tells its size.
-func openSegment(name string) (*os.File, int64, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file", name)
-	}
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, info.Size(), nil
+// Report is what a check found.
+type Report interface {
+	Print(w io.Writer) error
+	Found() []Problem
 }
 
-// Verify reads the segment file name to its end.
-func Verify(name string) (Segment, error) {
-	f, size, err := openSegment(name)
+// Verify reads the source to its end: a segment, a page of a catalog, a cut with all its pieces or one of them.
+func (s *Source) Verify(piece int) (Report, error) {
+	c, err := s.look()
 	if err != nil {
-		return Segment{}, err
+		return nil, err
 	}
-	defer f.Close()
-	rep, err := segment.Verify(f, size)
+	switch {
+	case c.cut != nil && piece == AllPieces:
+		return s.verifyCut(c.cut)
+	case c.cut != nil:
+		p, err := s.pick(c.cut, piece)
+		if err != nil {
+			return nil, err
+		}
+		return s.part(p.Position, p.Bytes).verify(p.Position)
+	}
+	if err := s.noPieces(piece); err != nil {
+		return nil, err
+	}
+	if c.page != nil {
+		return s.printedPage(c.page), nil
+	}
+	return s.verify(0)
+}
+
+// verify reads a segment, which stands at a position of its object.
+func (s *Source) verify(at int64) (*Segment, error) {
+	rep, err := segment.Verify(s.at, s.Size)
 	if err != nil {
-		return Segment{}, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
-	out := Segment{File: name, Size: size, Sealed: rep.Footer != nil, Header: printedHeader(rep.Contents), Facts: printedFacts(rep.Facts)}
+	out := &Segment{File: s.Name, Size: s.Size, Sealed: rep.Footer != nil, Header: printedHeader(rep.Contents), Facts: printedFacts(rep.Facts)}
 	for _, p := range rep.Problems {
-		out.Problems = append(out.Problems, Problem{File: name, At: p.At, From: p.From, To: p.To, What: p.Err.Error()})
+		out.Problems = append(out.Problems, Problem{File: s.Name, At: at + p.At, From: p.From, To: p.To, What: p.Err.Error()})
 	}
 	return out, nil
 }
 
+// verifyFile reads the segment file name to its end.
+func verifyFile(name string) (*Segment, error) {
+	s, err := openFile(name)
+	if err != nil {
+		return nil, err
+	}
+	rep, err := s.verify(0)
+	return rep, errors.Join(err, s.Close())
+}
+
+// Found are the problems of the segment.
+func (r *Segment) Found() []Problem { return r.Problems }
+
 // Print prints the report for a person.
-func (r Segment) Print(w io.Writer) error {
+func (r *Segment) Print(w io.Writer) error {
 	if r.Header != nil {
 		printHeader(w, r.Header)
 	}

@@ -2,6 +2,8 @@ package offline
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,10 +64,18 @@ func writeLyingSegment(t *testing.T, dir string, base uint64, sealed bool, lie u
 }
 
 // TestDump holds the JSON of a dump to what programs were promised, and the end of it to what a person is told.
+func dumpFile(w io.Writer, name string, asJSON bool) error {
+	s, err := openFile(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Dump(w, AllPieces, asJSON), s.Close())
+}
+
 func TestDump(t *testing.T) {
 	file := writeSegment(t, t.TempDir(), 10, true)
 	var got, text bytes.Buffer
-	if err := Dump(&got, file, true); err != nil {
+	if err := dumpFile(&got, file, true); err != nil {
 		t.Fatal(err)
 	}
 	want, err := os.ReadFile(filepath.Join("testdata", "segment-dump.json"))
@@ -75,7 +85,7 @@ func TestDump(t *testing.T) {
 	if s := strings.ReplaceAll(got.String(), filepath.Dir(file), "DIR"); s != string(want) {
 		t.Errorf("got\n%swant\n%s", s, want)
 	}
-	if err := Dump(&text, file, false); err != nil || !strings.Contains(text.String(), "sealed: 6 messages in 3 batches, offsets 10-15") {
+	if err := dumpFile(&text, file, false); err != nil || !strings.Contains(text.String(), "sealed: 6 messages in 3 batches, offsets 10-15") {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 }
@@ -105,7 +115,7 @@ func TestDumpOfSomethingElse(t *testing.T) {
 		}
 		for _, asJSON := range []bool{false, true} {
 			var out bytes.Buffer
-			if err := Dump(&out, file, asJSON); (err != nil) != c.none || c.none && !strings.Contains(err.Error(), "not a segment") {
+			if err := dumpFile(&out, file, asJSON); (err != nil) != c.none || c.none && !strings.Contains(err.Error(), "not a segment") {
 				t.Errorf("%s, JSON %v: %v\n%s", name, asJSON, err, out.String())
 			}
 		}
@@ -142,12 +152,12 @@ func TestWALVerifyNamesTheJournal(t *testing.T) {
 // TestDamageIsFound: a whole segment is whole, a flipped byte is found.
 func TestDamageIsFound(t *testing.T) {
 	file := writeSegment(t, t.TempDir(), 0, true)
-	if rep, err := Verify(file); err != nil || len(rep.Problems) > 0 || !rep.Sealed || rep.Facts.Messages != 6 {
+	if rep, err := verifyFile(file); err != nil || len(rep.Problems) > 0 || !rep.Sealed || rep.Facts.Messages != 6 {
 		t.Fatalf("a whole segment: %v, %+v", err, rep)
 	}
 	flip(t, file, 3)
 	var text bytes.Buffer
-	rep, err := Verify(file)
+	rep, err := verifyFile(file)
 	if err != nil || len(rep.Problems) == 0 {
 		t.Fatalf("a flipped byte: %v, %+v", err, rep)
 	}

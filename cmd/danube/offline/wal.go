@@ -112,7 +112,7 @@ func verifyPartition(part *Partition, folder string, files []string, read func(i
 	}
 	epoch := uint64(0) // of the file before
 	for i, file := range files {
-		rep, err := Verify(file)
+		rep, err := verifyFile(file)
 		if _, newer := errors.AsType[*segment.VersionError](err); newer {
 			return nil, err
 		}
@@ -144,7 +144,7 @@ func verifyPartition(part *Partition, folder string, files []string, read func(i
 }
 
 // judgeEnd tells damage from the end that a crash leaves: a torn stretch with nothing behind it in a file that was never sealed.
-func judgeEnd(rep Segment, last bool) (problems []Problem, notes []string) {
+func judgeEnd(rep *Segment, last bool) (problems []Problem, notes []string) {
 	for i, p := range rep.Problems {
 		if !rep.Sealed && i == len(rep.Problems)-1 && p.At > 0 && p.At == rep.Facts.DataEnd {
 			where := "ends torn"

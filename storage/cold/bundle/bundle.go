@@ -87,6 +87,11 @@ func (x *Index) Append(dst []byte) []byte {
 // Checksum is the CRC of what Append has made, as every CRC of these formats.
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
+// IsCut says whether the last bytes of an object, eight at least, end the index of a cut.
+func IsCut(tail []byte) bool {
+	return len(tail) >= len(closingMagic) && string(tail[len(tail)-len(closingMagic):]) == closingMagic
+}
+
 // Read reads the index of an object of the given size in bytes from its tail, in
 // one read but for the largest. Errors: ErrCorrupt, *VersionError, those of reading.
 func Read(r io.ReaderAt, size int64) (Index, error) {
@@ -95,7 +100,7 @@ func Read(r io.ReaderAt, size int64) (Index, error) {
 	if err != nil {
 		return Index{}, err
 	}
-	if len(tail) < smallest || string(tail[len(tail)-8:]) != closingMagic {
+	if len(tail) < smallest || !IsCut(tail) {
 		return Index{}, corrupt("none at the end of %d bytes", size)
 	}
 	length := int64(binary.LittleEndian.Uint32(tail[len(tail)-trailer:]))
