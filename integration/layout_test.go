@@ -146,7 +146,7 @@ func house() map[string]room {
 		"cmd/danube/bench":     {level: 4, may: []string{"client", "protocol"}},
 		"cmd/danube/faults":    {level: 4, may: []string{disk}},
 		node:                   {level: 10, may: []string{fail, "cmd/danube/settings", "broker", "storage", "storage/cold/drivers", disk, state}},
-		"cmd/danube":           {level: 11, may: []string{node, pipe, offline, view, terminal, fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", "storage/cold/gather", wal, segment, disk, "meta", "meta/salvage", state, "protocol", batch}},
+		"cmd/danube":           {level: 11, may: []string{node, pipe, offline, view, terminal, fail, render, "cmd/danube/settings", "cmd/danube/bench", "cmd/danube/faults", "broker", "client", "storage", "storage/cold", "storage/cold/drivers", "storage/cold/gather", wal, segment, disk, "meta", "meta/salvage", state, "protocol", batch}, tests: []string{"integration/objects", "storage/cold/bundle", "storage/cold/fetch", "storage/cold/keys", manifest, catalog}},
 		"integration":          {level: 10, may: []string{"broker", "client", "integration/history", "integration/objects", "protocol", batch}},
 		"integration/history":  {level: 0},
 		"integration/objects":  {level: 0},

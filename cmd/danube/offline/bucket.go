@@ -85,7 +85,7 @@ func (b *Bucket) readBeat(ctx context.Context, now time.Time) error {
 	}
 	if age := now.Sub(beat.Time); age < manifest.Fresh {
 		return fail.WithHint(fmt.Errorf("%s belongs to cluster %x (%q), which was heard of %s", b.Store, beat.Cluster, beat.Name, sinceText(age)),
-			"a cluster that lives keeps its bucket; if it is gone for good, wait until %s have passed since (the clocks of its leader and of this machine count)", manifest.Fresh)
+			"a cluster that lives keeps its bucket; if it is gone for good, wait until %.0f minutes have passed since (the clocks of its leader and of this machine count)", manifest.Fresh.Minutes())
 	}
 	b.Cluster, b.Name, b.History, b.written = beat.Cluster, beat.Name, beat.History, beat.Time
 	return nil
