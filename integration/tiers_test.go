@@ -107,4 +107,3 @@ func TestObjectOutlivesItsDisk(t *testing.T) {
 		}
 	})
 }
-
