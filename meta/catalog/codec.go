@@ -182,7 +182,9 @@ func EncodePage(topic [16]byte, partition uint32, segments []Segment) []byte {
 }
 
 // IsPage says whether the first bytes of an object are those of a page.
-func IsPage(head []byte) bool { return len(head) >= len(pageMagic) && string(head[:len(pageMagic)]) == pageMagic }
+func IsPage(head []byte) bool {
+	return len(head) >= len(pageMagic) && string(head[:len(pageMagic)]) == pageMagic
+}
 
 // DecodePage reads what EncodePage wrote. ErrDamaged if it is nothing that EncodePage writes; a newer version is named
 // in an error of its own. It is safe on any bytes and keeps none of them.
