@@ -76,7 +76,7 @@ func (b *Broker) openServing(context.Context) error {
 func (b *Broker) openAdmin(context.Context) error {
 	b.admin = admin.Open(admin.Config{
 		Meta: b.meta, Cluster: b.cluster, Controller: b.controller, Peers: b.peers, Self: b.self, Here: *b.here(),
-		Name: b.cfg.Name, Release: b.cfg.Release, AutoCreate: *b.cfg.AutoCreate, Audit: b.auditor(),
+		Name: b.cfg.Name, Release: b.cfg.Release, AutoCreate: *b.cfg.AutoCreate, Audit: b.auditor(), Durability: b.cfg.Storage.Durability,
 		Ready: func() bool { return b.notReady() == "" }, Degraded: b.degraded, Now: b.cfg.Now, Log: b.log,
 	})
 	return nil

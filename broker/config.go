@@ -16,6 +16,7 @@ import (
 	"github.com/danubemq/danube/protocol/batch"
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/cold"
+	"github.com/danubemq/danube/storage/cold/upkeep"
 	"github.com/danubemq/danube/storage/disk"
 )
 
@@ -83,6 +84,7 @@ type Storage struct {
 	Sync         storage.SyncMode
 	SyncInterval time.Duration // [100 ms]
 	Files        int           // most files open at once [1,024]
+	Durability   string        // of topics that name none: local or object ["local"]
 	Durable      Durable
 }
 
@@ -93,6 +95,13 @@ type Durable struct {
 	Drivers    cold.Opener   // opens buckets [none: folders alone]
 	LocalAge   time.Duration // age from which what the cold tier has is freed here [0: no bound]
 	LocalBytes int64         // bytes of all logs above which it is [0: no bound]
+	Upkeep     Upkeep
+}
+
+// Upkeep is how the cold tier is kept in order. Zero values mean the defaults of packages keeper and upkeep.
+type Upkeep struct {
+	Limits         upkeep.Limits
+	Every, Collect time.Duration // between two looks for merges, and for garbage
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -120,6 +129,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.Peers.CopyDelay = cmp.Or(c.Peers.CopyDelay, 5*time.Minute)
 	c.Peers.DrainParallel = cmp.Or(c.Peers.DrainParallel, 16)
 	c.Peers.Shutdown = cmp.Or(c.Peers.Shutdown, 30*time.Second)
+	if c.Storage.Durability = cmp.Or(c.Storage.Durability, "local"); c.Storage.Durability == "object" && c.Storage.Durable.URL == "" {
+		return c, errors.New("broker configuration: durability object needs a cold tier")
+	}
 	c.CursorInterval = cmp.Or(c.CursorInterval, 500*time.Millisecond)
 	c.Limits = c.Limits.WithDefaults()
 	if c.AutoCreate == nil {

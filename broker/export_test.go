@@ -150,3 +150,11 @@ func (b *Broker) ReadHeld(ctx context.Context, topic string, from uint64, return
 	}
 	return b.history.Fetch(ctx, body)
 }
+
+// Tombstones is how many deleted topics are not gone yet.
+func (b *Broker) Tombstones() (n int) {
+	for range b.meta.View().Tombstones() {
+		n++
+	}
+	return n
+}

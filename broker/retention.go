@@ -39,7 +39,8 @@ func (b *Broker) buryTombstones(ctx context.Context) {
 	}
 }
 
-// mourns says whether a tombstone waits for this store, or for nobody.
+// mourns says whether a tombstone waits for this store, or for nobody; what the cold
+// tier has of it, it waits for first.
 func (b *Broker) mourns(view *state.View, t *state.Topic) bool {
 	nobody := true
 	for m := range view.Partitions(t.ID) {
@@ -49,6 +50,7 @@ func (b *Broker) mourns(view *state.View, t *state.Topic) bool {
 			}
 			nobody = false
 		}
+		nobody = nobody && m.Catalog == nil
 	}
 	return nobody
 }

@@ -23,6 +23,7 @@ type Config struct {
 	Name       string                                               // of this broker
 	Release    string                                               // version of the binary
 	AutoCreate bool                                                 // producers and consumers may make topics
+	Durability string                                               // of topics that name none: local or object
 	Audit      func(context.Context) (*protocol.AuditReport, error) // of the cold tier; nil: there is none
 	Ready      func() bool
 	Degraded   func() []string // what of this broker is not as it should be, in words

@@ -40,6 +40,9 @@ func (b *Board) status(ctx context.Context, _ *struct{}) (any, error) {
 
 // durabilityWords says what the default level of a topic means here.
 func (b *Board) durabilityWords() string {
+	if b.cfg.Durability == "object" {
+		return "durability object: in the cold tier, whatever becomes of the broker that owns the topic"
+	}
 	return "durability local: one copy, on the disk of the broker that owns the topic"
 }
 

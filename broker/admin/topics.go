@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -114,7 +115,9 @@ func (b *Board) level(name string, reliable bool) (state.Level, error) {
 		return state.LevelNone, nil
 	case !reliable:
 		return 0, protocol.Errorf(protocol.CodeBadRequest, "a non-reliable topic keeps nothing: it has no durability %q", name)
-	case name == "" || name == "auto" || name == "local":
+	case name == "" || name == "auto":
+		return b.level(cmp.Or(b.cfg.Durability, "local"), reliable)
+	case name == "local":
 		return state.LevelLocal, nil
 	case name == "warm": // no setting that this version takes would bring it
 		return 0, protocol.Errorf(protocol.CodeLevelUnavailable, "durability warm is not in this version; it has local (synced to the broker's disk) and object (in the cold tier)")

@@ -49,6 +49,8 @@ type Limits struct {
 	LocalAge   time.Duration // after which what is covered is freed; 0: no bound
 	LocalBytes int64         // of all logs above which what is covered is freed; 0: no bound
 	Upkeep     upkeep.Limits // of merges, pages and garbage
+
+	UpkeepEvery, CollectEvery time.Duration // between two looks for the first two, and for the last; 0: the keeper's default
 }
 
 // Depot brings what this broker serves into the cold tier and gives it back. Safe

@@ -18,8 +18,8 @@ func (d *Depot) openKeeper(self state.Owner) (*keeper.Keeper, error) {
 	c := d.cfg.Meta.View().Cluster()
 	return keeper.Open(keeper.Config{
 		Store: d.cfg.Store, View: func() upkeep.View { return upkeepView(d.cfg.Meta.View(), self) }, Commands: d.commands(self),
-		Self:     keeper.Self{Cluster: c.ID, Store: self.Store, Incarnation: self.Incarnation, History: c.History},
-		Limits:   d.cfg.Limits.Upkeep,
+		Self:   keeper.Self{Cluster: c.ID, Store: self.Store, Incarnation: self.Incarnation, History: c.History},
+		Limits: d.cfg.Limits.Upkeep, Every: d.cfg.Limits.UpkeepEvery, CollectEvery: d.cfg.Limits.CollectEvery,
 		Collects: func() bool { _, leads := d.cfg.Meta.Leading(); return leads },
 		FS:       d.cfg.FS, Dir: d.dir("merge"), At: d.cfg.At, Clock: keeper.Clock{Now: d.cfg.Now}, Log: d.cfg.Log, Metrics: d.cfg.Metrics,
 	})

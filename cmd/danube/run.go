@@ -77,8 +77,8 @@ func (a *app) serve(ctx context.Context, src settings.Sources) error {
 
 // sayReady prints the line that says that the broker serves.
 func (a *app) sayReady(b *broker.Broker, bc broker.Config, faults string) {
-	durability := "local"
-	if bc.Storage.Sync == storage.Interval {
+	durability := bc.Storage.Durability
+	if durability == "local" && bc.Storage.Sync == storage.Interval {
 		durability = "interval"
 	}
 	fmt.Fprintf(a.out, "ready broker=%s cluster=%s clients=%s http=%s data=%s topics=%d durability=%s%s\n",

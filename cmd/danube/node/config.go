@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/danubemq/danube/broker"
 	"github.com/danubemq/danube/cmd/danube/settings"
@@ -36,7 +37,7 @@ func Config(cfg settings.Config, release string, alone bool, log *slog.Logger) (
 		Advertise: advertised(cfg), Peers: peers(cfg, alone), Pprof: cfg.Pprof,
 		Storage: broker.Storage{
 			SegmentBytes: cfg.Storage.WAL.SegmentBytes, SegmentAge: cfg.Storage.WAL.SegmentAge,
-			Sync: sync, SyncInterval: cfg.Storage.WAL.SyncInterval, Durable: durable(cfg),
+			Sync: sync, SyncInterval: cfg.Storage.WAL.SyncInterval, Durable: durable(cfg), Durability: strings.Replace(cfg.Storage.Durability, "auto", "local", 1),
 		},
 		Memory: cfg.MemoryLimit(settings.MachineMemory()), GapWait: cfg.Subscription.GapWait, Log: log,
 	}, nil

@@ -59,6 +59,8 @@ func TestConfigProblems(t *testing.T) {
 		"shared folder":        {"storage: {mode: shared_fs, durable: {url: \"file:///mnt/danube\"}, local_retention: {time: 1h, bytes: 1GiB}}\n", nil},
 		"bucket":               {"storage: {mode: object_store, durable: {url: \"gs://b?prefix=d/\"}}\n", nil},
 		"later write buffer":   {"storage: {write_buffer: {endpoints: [a:6379]}}\n", []string{"danube.yaml:1: storage.write_buffer.endpoints is (set, not shown): this version has no write buffer"}},
+		"object on a disk":     {"storage: {durability: object}\n", []string{"danube.yaml:1: storage.durability is object, and storage.mode is local: it needs a cold tier"}},
+		"object":               {"storage: {mode: shared_fs, durable: {url: \"file:///mnt\"}, durability: object}\n", nil},
 		"later durability":     {"storage: {durability: warm}\n", []string{"storage.durability is warm"}},
 		"seeds":                {"cluster: {seeds: [a, b:7000, \"[::1]\"], expect: 3, voters: 5}\n", nil},
 		"seed without host":    {"cluster: {seeds: [\":7946\"]}\n", []string{"danube.yaml:1: cluster.seeds: \":7946\" is no HOST[:PORT]"}},

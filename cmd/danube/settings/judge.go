@@ -46,6 +46,8 @@ func (s *values) judgeDurable() error {
 	at := s.origins["storage.mode"].where()
 	scheme, _, _ := strings.Cut(text, ":")
 	switch {
+	case allowed == nil && s.text("storage.durability") == "object":
+		return fmt.Errorf("%s: storage.durability is object, and storage.mode is local: it needs a cold tier", s.origins["storage.durability"].where())
 	case allowed == nil && text == "":
 		return nil
 	case allowed == nil:

@@ -35,11 +35,10 @@ type laterSetting struct {
 func (s *values) laterSettings() []laterSetting {
 	const (
 		noBuffer = "this version has no write buffer"
-		noLevels = "topics that name no durability have level local in this version"
 		never    = "with storage.mode local sealed segments stay on this disk; nothing is deleted from it but what a topic's retention says"
 	)
 	list := []laterSetting{
-		{key: "storage.durability", neutral: []string{"auto", "local"}, refused: noLevels},
+		{key: "storage.durability", neutral: []string{"auto", "local", "object"}, refused: noBuffer},
 		{key: "storage.write_buffer.endpoints", neutral: []string{"[]"}, refused: noBuffer},
 		{key: "storage.write_buffer.wait_replicas", neutral: []string{"1"}, idle: noBuffer},
 		{key: "storage.write_buffer.wait_timeout", neutral: []string{"100ms"}, idle: noBuffer},
