@@ -112,7 +112,7 @@ func house() map[string]room {
 		"storage/cold/plan":    {level: 0, pure: true},
 		"storage/cold/bundle":  {level: 0},
 		"storage/cold/folder":  {level: 1, may: []string{disk}},
-		"storage/cold/export":  {level: 5, may: []string{"storage/cold", "storage/cold/keys", "storage/cold/plan", "storage/cold/bundle", excerpt, segment}, tests: []string{wal, hotdir, disk, batch}},
+		"storage/cold/export":  {level: 5, may: []string{"storage/cold", "storage/cold/keys", "storage/cold/plan", "storage/cold/bundle", excerpt, segment}, tests: []string{wal, hotdir, disk, batch, "storage/cold/upkeep", catalog}},
 		"storage/cold":         {level: 2, may: []string{"storage/cold/folder", "storage/cold/keys", segment, batch, disk}},
 		"storage/cold/upkeep":  {level: 2, may: []string{catalog, "storage/cold/keys"}, tests: []string{state}, pure: true},
 		"storage/cold/keeper":  {level: 3, may: []string{"storage/cold", "storage/cold/upkeep", "storage/cold/keys", catalog, segment, batch, disk}, tests: []string{state}},
