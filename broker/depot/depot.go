@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/danubemq/danube/broker/calls"
+	"github.com/danubemq/danube/broker/herald"
 	"github.com/danubemq/danube/meta"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/storage"
@@ -56,11 +57,12 @@ type Limits struct {
 // Depot brings what this broker serves into the cold tier and gives it back. Safe
 // for concurrent use.
 type Depot struct {
-	cfg   Config
-	tier  *fetch.Tier
-	kick  chan struct{} // a catalog has moved; of capacity one
-	grown chan struct{} // a log of level object has moved; of capacity one
-	renew chan struct{} // the broker has begun another run; of capacity one
+	cfg    Config
+	tier   *fetch.Tier
+	herald *herald.Herald
+	kick   chan struct{} // a catalog has moved; of capacity one
+	grown  chan struct{} // a log of level object has moved; of capacity one
+	renew  chan struct{} // the broker has begun another run; of capacity one
 
 	mu      sync.Mutex // guards what follows
 	sources map[storage.PartitionID]*source
@@ -68,6 +70,7 @@ type Depot struct {
 	keeper  *keeper.Keeper   // nil: none is at work
 	tested  bool
 	why     error // the self-test was not passed, because
+	taken   error // the bucket is another cluster's, or was rebuilt elsewhere
 }
 
 // Open makes a depot from which can be read; Run does the rest.
@@ -81,7 +84,37 @@ func Open(cfg Config) (*Depot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the cold tier for reading: %w", err)
 	}
+	d.herald, err = herald.New(herald.Config{
+		Store: cfg.Store, View: cfg.Meta.View, Leading: d.leads, Self: cfg.Self().Store, Seen: d.seen, Now: cfg.Now, Log: cfg.Log, Metrics: cfg.Metrics,
+	})
+	if err != nil {
+		return nil, errors.Join(err, d.tier.Close())
+	}
 	return d, nil
+}
+
+func (d *Depot) leads() bool {
+	_, leads := d.cfg.Meta.Leading()
+	return leads
+}
+
+// seen hears whose the bucket is. Into one that is not this cluster's nothing is exported but what somebody waits for.
+func (d *Depot) seen(problem error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.taken = problem
+	if d.export != nil {
+		d.obey(d.export)
+	}
+}
+
+// obey has an exporter pause or go on. d.mu is held.
+func (d *Depot) obey(e *export.Exporter) {
+	if d.taken != nil {
+		e.Pause()
+	} else {
+		e.Resume()
+	}
 }
 
 // Close ends reading. Run must have returned.
@@ -101,6 +134,7 @@ func (d *Depot) Run(ctx context.Context) {
 	freeing.Go(func() { d.free(ctx) }) // both return when ctx ends
 	freeing.Go(func() { d.watch(ctx) })
 	d.pass(ctx)
+	freeing.Go(func() { d.herald.Run(ctx) }) // returns when ctx ends
 	for ctx.Err() == nil {
 		if err := d.work(ctx); err != nil && ctx.Err() == nil {
 			d.cfg.Log.Error("cold tier not served, trying again", "err", err)
@@ -159,6 +193,7 @@ func (d *Depot) work(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	d.export, d.keeper = e, k
+	d.obey(e)
 	for _, s := range d.sources {
 		e.Add(s)
 	}
@@ -242,9 +277,11 @@ func (d *Depot) Urgent(ctx context.Context, id storage.PartitionID, to uint64) e
 // Degraded says in a line what is wrong with the cold tier, "" when nothing is.
 func (d *Depot) Degraded() string {
 	d.mu.Lock()
-	e, k, tested, why := d.export, d.keeper, d.tested, d.why
+	e, k, tested, why, taken := d.export, d.keeper, d.tested, d.why, d.taken
 	d.mu.Unlock()
 	switch {
+	case taken != nil:
+		return "cold tier: nothing is exported: " + taken.Error()
 	case !tested && why != nil:
 		return "cold tier: nothing is exported: " + why.Error()
 	case !tested:

@@ -27,6 +27,8 @@ type Config struct {
 	Leading func() bool
 	// Self is the store of this broker.
 	Self state.StoreID
+	// Seen is told after each look what keeps the cluster from its bucket, nil when nothing does. It must not block. Default: nobody.
+	Seen func(problem error)
 	// Every is the pause between two looks. Default a minute. A rebuild refuses a cluster that was heard of within five.
 	Every time.Duration
 	// Now and Wait are the clock; Wait returns early with the error of a context that ends. Default: the system's.
@@ -53,6 +55,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Seen == nil {
+		c.Seen = func(error) {}
 	}
 	return c, nil
 }
@@ -150,11 +155,12 @@ func (h *Herald) Problem() error {
 
 func (h *Herald) saw(mine bool, problem error) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.problem = problem
 	if mine {
 		h.mine = h.cfg.Now()
 	}
+	h.mu.Unlock()
+	h.cfg.Seen(problem)
 }
 
 // Beat looks whose the bucket is and, on the leader, writes what has changed. It returns what failed.
