@@ -422,13 +422,16 @@ func TestHangingMount(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			m := newMemory(t, 1)
 			var mu sync.Mutex
-			hang := false
+			hang, hangs := false, make(chan struct{})
 			h := &hanging{FS: m, free: make(chan struct{}), hang: func(op string) bool {
 				mu.Lock()
 				defer mu.Unlock()
-				was := hang && op == what
-				hang = hang && !was
-				return was
+				if !hang || op != what {
+					return false
+				}
+				hang = false
+				close(hangs)
+				return true
 			}}
 			b := open(t, h, root)
 			if err := write(t.Context(), b, "there", make([]byte, 3<<20), true); err != nil {
@@ -437,15 +440,21 @@ func TestHangingMount(t *testing.T) {
 			mu.Lock()
 			hang = true
 			mu.Unlock()
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			var waiting sync.WaitGroup
+			waiting.Go(func() { // returns when the call hangs: its caller gives it up
+				<-hangs
+				cancel()
+			})
 			var err error
 			if what == "write" {
 				err = write(ctx, b, "hung", make([]byte, 3<<20), true)
 			} else {
 				_, err = b.ReadAll(ctx, "there")
 			}
-			if !errors.Is(err, context.DeadlineExceeded) {
+			waiting.Wait()
+			if !errors.Is(err, context.Canceled) {
 				t.Fatalf("the hanging %s says %v", what, err)
 			}
 			if err := write(t.Context(), b, "beside", make([]byte, 3<<20), true); err != nil {
