@@ -240,3 +240,27 @@ func TestTakeoverServesWhatWasExported(t *testing.T) {
 		})
 	})
 }
+
+// The owner is lost with a tail that was not exported, and comes back: the tail is read
+// again, in its place, and exported from the next owner, in front of what came since.
+func TestTailThatComesBackIsExported(t *testing.T) {
+	const messages = 20
+	change, _ := inCold(t)
+	f := newFleet(t, 3, func(c *broker.Config) {
+		change(c)
+		c.Storage.SegmentBytes, c.Storage.SegmentAge = 64<<20, time.Hour // nothing is exported by itself
+		c.GapWait = 10 * time.Millisecond
+	})
+	publishLarge(t, f.dial(0), "tail", 0, messages)
+	lost, owner := f.takenOver("tail")
+	publishLarge(t, f.dial(owner), "tail", messages, messages+5)
+	f.start(lost)
+	eventually(t, "the tail is back, and in the catalog", func() bool {
+		m := f.nodes[owner].Partition("tail", 0)
+		return m.Range(0) != nil && m.Range(0).Status == state.RangeSealed && m.Catalog.Covers(0, messages)
+	})
+	wantLarge(t, f.dial(owner), "tail", messages+5)
+	if v := verify(t, f.dial(owner), "tail"); len(v.Findings) > 0 || v.Messages != messages+5 {
+		t.Errorf("verified: %+v", v)
+	}
+}

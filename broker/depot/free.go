@@ -66,7 +66,7 @@ func (d *Depot) freeNow(ctx context.Context) {
 		logs = append(logs, s.log)
 	}
 	d.mu.Unlock()
-	logs = d.covered(logs)
+	logs = long(logs)
 	now := d.cfg.Now()
 	age := d.cfg.Limits.LocalAge
 	if age > 0 {
@@ -92,8 +92,8 @@ const (
 	youngest = 250 * time.Millisecond
 )
 
-// covered are the logs of which the cold tier has something.
-func (d *Depot) covered(logs []*storage.Log) []*storage.Log {
+// long are the logs with more files than always stay.
+func long(logs []*storage.Log) []*storage.Log {
 	out := logs[:0]
 	for _, l := range logs {
 		if files, _ := l.Bytes(); files > 2 { // two always stay

@@ -136,9 +136,9 @@ func (d *Depot) Producers(ctx context.Context, id storage.PartitionID, end uint6
 	if err != nil {
 		return nil, err
 	}
-	s, ok := m.Catalog.Find(end - 1)
-	if !ok || end == 0 {
-		return nil, fmt.Errorf("learn from the cold tier who stored what: no segment of the catalog holds offset %d", end-1)
+	s, err := d.segmentAt(ctx, m, end-1)
+	if err != nil {
+		return nil, fmt.Errorf("learn from the cold tier who stored what: %w", err)
 	}
 	key := keyOf(m, s.Object, s.Start, s.End)
 	footer, err := segment.ReadFooter(&piece{ctx: ctx, d: d, key: key, at: s.Position}, s.Bytes)
@@ -152,6 +152,35 @@ func (d *Depot) Producers(ctx context.Context, id storage.PartitionID, end uint6
 	var table storage.Sessions
 	table.Load(stored)
 	return table.Encode(end), nil
+}
+
+// segmentAt is the segment that holds an offset, looked up in a page of the catalog if
+// that has it.
+func (d *Depot) segmentAt(ctx context.Context, m *state.Partition, offset uint64) (catalog.Segment, error) {
+	if s, ok := m.Catalog.Find(offset); ok {
+		return s, nil
+	}
+	g, ok := m.Catalog.Page(offset)
+	if !ok {
+		return catalog.Segment{}, fmt.Errorf("no segment of the catalog holds offset %d", offset)
+	}
+	key, content := keyOf(m, g.Object, g.Start, g.End), make([]byte, g.Size)
+	if err := d.cfg.Store.ReadAt(ctx, key, content, 0); err != nil {
+		return catalog.Segment{}, err
+	}
+	if !g.Holds(content) {
+		return catalog.Segment{}, fmt.Errorf("page %s: %w", key, catalog.ErrDamaged)
+	}
+	page, err := catalog.DecodePage(content)
+	if err != nil {
+		return catalog.Segment{}, fmt.Errorf("page %s: %w", key, err)
+	}
+	for _, s := range page.Segments {
+		if s.Start <= offset && offset < s.End {
+			return s, nil
+		}
+	}
+	return catalog.Segment{}, fmt.Errorf("page %s lists no segment with offset %d", key, offset)
 }
 
 // piece is a segment within an object, for the time of ctx.

@@ -10,6 +10,7 @@ import (
 	"github.com/danubemq/danube/meta/catalog"
 	"github.com/danubemq/danube/meta/state"
 	"github.com/danubemq/danube/storage"
+	"github.com/danubemq/danube/storage/cold"
 	"github.com/danubemq/danube/storage/cold/fetch"
 	"github.com/danubemq/danube/storage/segment"
 )
@@ -81,5 +82,41 @@ func TestPiecesAreThoseOfTheCatalog(t *testing.T) {
 	}
 	if _, err := pieceAt(&state.Partition{}, 0); !errors.Is(err, fetch.ErrUncovered) {
 		t.Errorf("an empty catalog: %v", err)
+	}
+}
+
+// The segment behind an offset is found also where a page lists it; a page that is not
+// what the catalog says is believed in nothing.
+func TestSegmentsOfPagesAreFound(t *testing.T) {
+	m := listed()
+	store, err := cold.Open(t.Context(), cold.Config{URL: "mem://"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	d := &Depot{cfg: Config{Store: store}}
+	_, content := catalog.NewPage(m.Topic, m.Number, []catalog.Segment{own(0, 10, 100, 190), own(10, 20, 200, 290)}, catalog.Object{})
+	g := m.Catalog.Pages()[0]
+	key := keyOf(m, g.Object, g.Start, g.End)
+	if _, err := d.segmentAt(t.Context(), m, 17); !errors.Is(err, cold.NotFound) {
+		t.Errorf("the page is not there: %v", err)
+	}
+	if err := store.Replace(t.Context(), key, content); err != nil {
+		t.Fatal(err)
+	}
+	for offset, start := range map[uint64]uint64{17: 10, 9: 0, 25: 20} {
+		if s, err := d.segmentAt(t.Context(), m, offset); err != nil || s.Start != start {
+			t.Errorf("offset %d lies in the segment at %d, %v; want that at %d", offset, s.Start, err, start)
+		}
+	}
+	content[len(content)/2] ^= 1
+	if err := store.Replace(t.Context(), key, content); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.segmentAt(t.Context(), m, 17); !errors.Is(err, catalog.ErrDamaged) {
+		t.Errorf("a page with a flipped bit: %v", err)
+	}
+	if _, err := d.segmentAt(t.Context(), m, 35); err == nil {
+		t.Error("an offset that nothing covers is found")
 	}
 }

@@ -48,7 +48,7 @@ func Facts(t *state.Topic, p *state.Partition, self state.StoreID) storage.Facts
 // when this store wrote it: where it ends, recovery finds out (R10). What nobody
 // may read lies in none of them.
 func archiveFacts(t *state.Topic, m *state.Partition, rg *state.Range, self state.StoreID) (*storage.Facts, *storage.Range) {
-	f := &storage.Facts{ID: idOf(m), Topic: t.Name, LogStart: rg.Start, Floor: rg.Start, Cold: covered(m)}
+	f := &storage.Facts{ID: idOf(m), Topic: t.Name, LogStart: rg.Start, Floor: rg.Start, Cold: below(covered(m), rg.End)}
 	want := storageRange(rg)
 	if want.Status = storage.RangeSealed; rg.Status != state.RangeSealed && (rg.Tail || rg.Status == state.RangeLost) {
 		want.Open, want.Status = true, storage.RangeOpen
@@ -75,6 +75,17 @@ func covered(m *state.Partition) (out []storage.Offsets) {
 		to := m.Catalog.Gap(at)
 		out = append(out, storage.Offsets{From: at, To: to})
 		at = m.Catalog.Room(to)
+	}
+	return out
+}
+
+// below are the offsets of a list under a bound: what the cold tier has above a tail
+// says nothing of where the tail ends.
+func below(list []storage.Offsets, end uint64) (out []storage.Offsets) {
+	for _, o := range list {
+		if o.From < end {
+			out = append(out, storage.Offsets{From: o.From, To: min(o.To, end)})
+		}
 	}
 	return out
 }

@@ -145,7 +145,7 @@ func (h *History) due(view *state.View, p *Partition) (list int, do func(context
 	if doubt != nil {
 		return toReturn, settle
 	}
-	if len(strikes(m, h.cfg.Self().Store)) > 0 {
+	if h.cfg.Cold != nil && len(strikes(m, h.cfg.Self().Store)) > 0 {
 		return toCopy, func(ctx context.Context) error { return h.strike(ctx, p) }
 	}
 	return 0, nil
