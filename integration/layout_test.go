@@ -130,7 +130,7 @@ func house() map[string]room {
 		admin:                  {level: 4, may: []string{calls, words, "cluster", "meta", state, "protocol"}},
 		outbox:                 {level: 6, may: []string{"storage", "protocol"}, tests: []string{batch}},
 		history:                {level: 6, may: []string{calls, "storage", "storage/cold/fetch", "storage/cold", "cluster", "meta", catalog, state, "protocol", batch}},
-		depot:                  {level: 7, may: []string{calls, "broker/herald", "storage", "storage/cold/export", "storage/cold/fetch", "storage/cold/keeper", "storage/cold/upkeep", "storage/cold/plan", "storage/cold/keys", "storage/cold", excerpt, segment, disk, "meta", catalog, state}},
+		depot:                  {level: 7, may: []string{calls, "broker/herald", "storage", "storage/cold/export", "storage/cold/fetch", "storage/cold/keeper", "storage/cold/upkeep", "storage/cold/plan", "storage/cold/keys", "storage/cold", excerpt, segment, disk, "meta", catalog, state}, tests: []string{batch}},
 		delivery:               {level: 7, may: []string{history, outbox, dispatch, words, "storage", "meta", state, "protocol", batch}},
 		codes:                  {level: 7, may: []string{history, dispatch, "storage", "meta", state, "protocol"}},
 		"broker/herald":        {level: 6, may: []string{manifest, state, "storage/cold", "storage/cold/keys"}},
