@@ -99,7 +99,7 @@ func (j *rebuildJob) run(cmd *cobra.Command, file string) (_ *offline.Rebuilt, e
 
 // open reads the bucket.
 func (j *rebuildJob) open(ctx context.Context) (closed func(), err error) {
-	store, err := cold.Open(ctx, cold.Config{URL: j.from, Drivers: drivers.Open})
+	store, err := cold.Open(ctx, cold.Config{URL: j.from, Drivers: drivers.Open, Existing: true})
 	if err != nil {
 		return nil, fail.With(fail.Usage, err)
 	}

@@ -491,17 +491,26 @@ func TestRebuildRefusesBuckets(t *testing.T) {
 			t.Errorf("%s: says %s%s", name, out, says)
 		}
 	}
+	empty, unused := t.TempDir(), t.TempDir()
+	if s, err := cold.Open(t.Context(), cold.Config{URL: "file://" + empty}); err != nil {
+		t.Fatal(err)
+	} else if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for from, want := range map[string]string{
-		"file://" + t.TempDir(): "holds no segments that can be read", "s4://bucket": "no driver for s4", "s3://key:secret@bucket": "holds credentials",
+		"file://" + empty: "holds no segments that can be read", "file://" + unused: "is its file system mounted?", "s4://bucket": "no driver for s4", "s3://key:secret@bucket": "holds credentials",
 	} {
 		code := fail.Usage
-		if strings.HasPrefix(from, "file") {
+		if strings.HasSuffix(from, empty) {
 			code = fail.Failed
 		}
 		_, says := offlineCommand(t, code, "cluster", "rebuild", "--from", from, "--data-dir", dir, "--yes")
 		if !strings.Contains(says, want) || strings.Contains(says, "secret@") {
 			t.Errorf("%s: says %s", from, says)
 		}
+	}
+	if entries, err := os.ReadDir(unused); err != nil || len(entries) > 0 {
+		t.Errorf("in a folder that is no store there are %v, %v", entries, err)
 	}
 	b := &offline.Bucket{Store: l.store}
 	if err := b.Unchanged(context.Background()); err == nil || !strings.Contains(err.Error(), "it has written there meanwhile") {

@@ -28,6 +28,8 @@ type Config struct {
 	Drivers Opener
 	// FS is where file:// lies. Default: the operating system's.
 	FS disk.FS
+	// Existing refuses a folder that was never a store: nothing is made in it.
+	Existing bool
 	// Attempt is how long one request may take beside what its bytes take at
 	// Rate, and how long its connection may be silent. Default 15 s.
 	Attempt time.Duration
@@ -152,6 +154,11 @@ func (c *Config) openBucket(ctx context.Context, p place, hooks Hooks) (*Bucket,
 	case "file":
 		if p.url.Host != "" || p.url.Path == "" || p.url.RawQuery != "" {
 			return nil, errors.New("a folder is given as file:///path, with no parameter but prefix")
+		}
+		if c.Existing {
+			if err := folder.Used(c.FS, p.url.Path); err != nil {
+				return nil, err
+			}
 		}
 		b, err := folder.Open(ctx, c.FS, p.url.Path, c.Now)
 		if err != nil {

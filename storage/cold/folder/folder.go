@@ -45,6 +45,15 @@ type bucket struct {
 	spoil map[string]error // directories a sync of which failed
 }
 
+// Used says whether the folder root was opened before: ErrGone if it has no marker. It changes nothing.
+func Used(fsys disk.FS, root string) error {
+	_, err := fsys.Stat(path.Join(root, markerName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w (%s)", ErrGone, root)
+	}
+	return err
+}
+
 // Open opens the folder root, which must exist. It gives it a marker when it has
 // none, and removes what writes left behind a day ago. now tells the time.
 func Open(ctx context.Context, fsys disk.FS, root string, now func() time.Time) (*blob.Bucket, error) {
