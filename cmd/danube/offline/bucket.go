@@ -235,5 +235,5 @@ func (b *Bucket) notes(out *salvage.Result) []string {
 			notes = append(notes, fmt.Sprintf("settings of topic %s, which is younger than that: reliable, durability local, as many partitions as hold something", id))
 		}
 	}
-	return append(notes, "what was acknowledged and lay in no object yet")
+	return append(notes, "what was acknowledged and lay in no object yet: whether an offset that is missing behind the last object ever held a message, nobody knows")
 }
