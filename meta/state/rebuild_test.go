@@ -17,7 +17,7 @@ func exampleRemains() Remains {
 			ID: TopicID{4}, Name: "/shop/orders", Created: 5, Settings: TopicSettings{Partitions: 4, Reliable: true, Durability: LevelObject, RetentionBytes: 99},
 			Partitions: []RemainsPartition{
 				{
-					Number: 0, LogStart: 100, Superseded: Offsets{{90, 110}}, Pieces: []RemainsPiece{
+					Number: 0, LogStart: 100, Superseded: Offsets{{Start: 90, End: 110}}, Pieces: []RemainsPiece{
 						{Epoch: 1, Start: 100, End: 180}, {Epoch: 1, Start: 180, End: 200, Stored: true}, {Epoch: 3, Start: 200, End: 250}, {Epoch: 3, Start: 250, End: 260, Lost: true},
 						{Epoch: 3, Start: 260, End: 300, Stored: true}, {Epoch: 2<<48 | 1, Start: 300, End: 1 << 33, Lost: true}, {Epoch: 2<<48 | 1, Start: 1 << 33, End: 1<<33 + 10, Stored: true},
 					},
@@ -29,7 +29,7 @@ func exampleRemains() Remains {
 		}},
 		Subscriptions: []Subscription{{
 			ID: 5, Topic: TopicID{4}, Name: "s", Type: Shared, Options: SubscriptionOptions{MaxUnacked: 3}, Start: []uint64{100, 0, 0, 0},
-			Cursors: []Cursor{{Generation: 2, Prefix: 245, Acked: Offsets{{247, 250}}, Counts: OffsetNumbers{{Offset: 246, Number: 3}}}, {}, {}, {Prefix: 10}},
+			Cursors: []Cursor{{Generation: 2, Prefix: 245, Acked: Offsets{{Start: 247, End: 250}}, Counts: OffsetNumbers{{Offset: 246, Number: 3}}}, {}, {}, {Prefix: 10}},
 		}},
 	}
 }
@@ -81,7 +81,7 @@ func TestRebuildKeepsEveryOffsetAndGivesNoneAgain(t *testing.T) {
 	if q := s.Partition(topic.ID, 3); q.Range(10) != nil || q.Range(9+HistoryGap) != nil || q.Range(10+HistoryGap) == nil || q.OpenRange().Start != 50+2*HistoryGap {
 		t.Errorf("the gap of an earlier rebuild: %+v", q)
 	}
-	if p.Catalog.Len() != 4 || p.ColdEnd() != 180 || len(p.Range(150).Stores) != 0 || len(p.Range(190).Stores) != 1 || len(p.Superseded) != 1 || p.Superseded[0] != (OffsetRange{100, 110}) {
+	if p.Catalog.Len() != 4 || p.ColdEnd() != 180 || len(p.Range(150).Stores) != 0 || len(p.Range(190).Stores) != 1 || len(p.Superseded) != 1 || p.Superseded[0] != (OffsetRange{Start: 100, End: 110}) {
 		t.Errorf("the cold tier of %+v", p)
 	}
 	if from, to, ok := p.NextExport(); !ok || from != 180 || to != 200 {
