@@ -444,7 +444,7 @@ func TestHTTPArguments(t *testing.T) {
 		"a NUL behind":        {"topic.delete", "{\"topic\":\"a\"}\x00", 400, "behind"},
 		"half a value":        {"topic.delete", `{"topic":"a"`, 400, "malformed"},
 		"durability warm":     {"topic.create", `{"topic":"x","config":{"durability":"warm"}}`, 501, "has local"},
-		"durability object":   {"topic.create", `{"topic":"x","config":{"durability":"object"}}`, 501, "has local"},
+		"durability object":   {"topic.create", `{"topic":"x","config":{"durability":"object"}}`, 501, "needs a cold tier"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res, err := http.Post("http://"+n.HTTPAddr()+"/api/v1/"+test.op, "application/json", strings.NewReader(test.body))

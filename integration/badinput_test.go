@@ -68,7 +68,7 @@ func TestBadInputToCommands(t *testing.T) {
 		"describe nothing":    {"topic describe nowhere", 1, []string{"does not exist"}},
 		"other settings":      {"topic create there --partitions 3", 1, []string{"exists with other settings"}},
 		"no write buffer":     {"topic create w --durability warm", 1, []string{"not in this version", "local"}},
-		"no bucket":           {"topic create o --durability object", 1, []string{"not in this version", "local"}},
+		"no bucket":           {"topic create o --durability object", 1, []string{"needs a cold tier", "storage.durable.url"}},
 		"unknown durability":  {"topic create o --durability disk", 2, []string{"local"}},
 		"no such file":        {"produce there --file " + dir + "/none", 1, []string{dir + "/none", "no such file"}},
 		"a folder for a file": {"produce there --file " + dir, 1, []string{dir, "is a directory"}},
