@@ -43,8 +43,8 @@ func (f *fleet) short(topic string) {
 	f.t.Helper()
 	f.settled(topic)
 	nothingMissing(f.t, readyWithin, func() string {
-		if n := len(f.partition(topic, 0).Ranges); n >= 10 {
-			return fmt.Sprintf("%d ranges", n)
+		if ranges := f.partition(topic, 0).Ranges; len(ranges) >= 10 {
+			return fmt.Sprintf("%d ranges: %+v", len(ranges), ranges)
 		}
 		return ""
 	})

@@ -242,17 +242,23 @@ func rangeOf(view *state.View, p *Partition, from, to uint64) *state.Range {
 	return nil
 }
 
-// strikes are what other stores need not keep any more: the catalog has all of it, so
-// that nobody copies it (R16). They delete theirs once they have applied that.
+// strikes are what stores need not keep any more: the catalog has all of it, so that
+// nobody copies it (R16). Others delete theirs once they have applied that. This one
+// keeps, as its log's, the newest ranges that it has without one between that it has
+// not; what lies below is a piece of history like that of others, and would keep the
+// ranges around it apart for as long as this store has it.
 func strikes(m *state.Partition, self state.StoreID) (out []state.RangeCopy) {
-	for i := range m.Ranges {
+	own := true // the log, as far as it was looked at
+	for i := range slices.Backward(m.Ranges) {
 		r := &m.Ranges[i]
+		own = own && slices.Contains(r.Stores, self)
 		from := max(r.Start, m.LogStart)
-		if r.Status != state.RangeSealed || len(r.Stores) == 0 || slices.Contains(r.Stores, self) || !m.Catalog.Covers(from, r.End) {
+		if own || r.Status != state.RangeSealed || len(r.Stores) == 0 || !m.Catalog.Covers(from, r.End) {
 			continue
 		}
 		out = append(out, state.RangeCopy{Topic: m.Topic, Partition: m.Number, Epoch: m.Epoch, From: from, To: r.End, Drop: r.Stores})
 	}
+	slices.Reverse(out)
 	return out
 }
 
