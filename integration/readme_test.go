@@ -106,6 +106,32 @@ func TestReadmeQuickStart(t *testing.T) {
 	}
 }
 
+// TestReadmeBucket carries out what the README says of a bucket, on addresses and in folders of its own.
+func TestReadmeBucket(t *testing.T) {
+	t.Parallel()
+	blocks := readmeBlocks(t, "A bucket")
+	if len(blocks) != 1 {
+		t.Fatalf("the section holds %+v", blocks)
+	}
+	o := newOperator(t, page{title: "A bucket", commands: commandsOf(blocks[0])}, nil, raced())
+	o.next("mkdir danube-cold")
+	settings := o.next("export DANUBE_STORAGE_MODE=shared_fs DANUBE_STORAGE_DURABLE_URL=file://$PWD/danube-cold")
+	cold := t.TempDir()
+	for name := range strings.FieldsSeq(strings.ReplaceAll(strings.TrimPrefix(settings, "export "), "$PWD/danube-cold", cold)) {
+		o.env = append(o.env, name)
+	}
+	o.next("scripts/cluster")
+	o.begin()
+	o.setup = []string{o.next("export DANUBE_BROKER=")}
+	for o.typed < len(o.commands)-2 {
+		o.shell(strings.ReplaceAll(o.next(""), "./danube-cluster/danube", "danube"))
+	}
+	if out := o.shell(strings.ReplaceAll(o.next("consume"), "./danube-cluster/danube", "danube")); strings.TrimSpace(out) != "1000" {
+		t.Errorf("the count is %s", out)
+	}
+	o.types("scripts/cluster stop")
+}
+
 // spawnGroup is spawn for a command that starts others: all of them are one process group, ended together.
 func spawnGroup(t testing.TB, name string, cmd *exec.Cmd) *process {
 	t.Helper()
