@@ -220,7 +220,7 @@ func TestCostOfAMegabyteASecond(t *testing.T) {
 	b.WriteString("| level | partitions | PUT by export, a GiB | PUT, GET by compaction, a GiB | requests a month | USD a month |\n|---|---|---|---|---|---|\n")
 	for _, object := range []bool{false, true} {
 		for _, partitions := range []int{1, 10} {
-			level, during, upkeepFor := "`local`, `warm`", 10*time.Minute+time.Second, 4*time.Hour
+			level, during, upkeepFor := "`local`", 10*time.Minute+time.Second, 4*time.Hour
 			if object {
 				level, during, upkeepFor = "`object`", time.Minute, 65*time.Minute
 			}
