@@ -59,7 +59,7 @@ func TestExitCodesAndErrors(t *testing.T) {
 		"a short pause":                {"subscription set t s --backoff 10us", fail.Usage, []string{"--backoff 10µs: must be above 0", "1s"}},
 		"no redelivery":                {"subscription set t s --max-redeliveries 0", fail.Usage, []string{"--max-redeliveries 0: must be above 0"}},
 		"unknown type":                 {"consume t -s s --type single", fail.Usage, []string{"--type single: is not one of exclusive, shared (failover and key-shared are not in this version)"}},
-		"unknown durability":           {"topic create t --durability gold", fail.Usage, []string{"--durability gold: is not local (warm and object are not in this version)"}},
+		"unknown durability":           {"topic create t --durability gold", fail.Usage, []string{"--durability gold: is not one of local, object (warm is not in this version)"}},
 		"size without count":           {"produce t --size 1KiB", fail.Usage, []string{"--size needs --count"}},
 		"file and count":               {"produce t --file x --count 1", fail.Usage, []string{"exclude each other"}},
 		"reader with consumer flags":   {"consume t --no-ack", fail.Usage, []string{"--no-ack needs a subscription: -s NAME"}},
@@ -116,8 +116,8 @@ func TestHelpTellsWhatIsThere(t *testing.T) {
 	for command, want := range map[string]string{
 		"consume":             "--type exclusive|shared ",
 		"bench consume":       "(failover and key-shared are not in this version)",
-		"topic set":           "--durability local ",
-		"produce":             "(warm and object are not in this version)",
+		"topic set":           "--durability local|object ",
+		"produce":             "(warm is not in this version)",
 		"subscription create": "for so long (default 30s)",
 	} {
 		s := newShell()

@@ -40,7 +40,11 @@ func (c *choice) absent() string {
 	if len(c.later) == 0 {
 		return ""
 	}
-	return " (" + strings.Join(c.later, " and ") + " are not in this version)"
+	verb := " are"
+	if len(c.later) == 1 {
+		verb = " is"
+	}
+	return " (" + strings.Join(c.later, " and ") + verb + " not in this version)"
 }
 
 // addChoice adds a flag that takes one of allowed, with completion.
@@ -60,7 +64,7 @@ func addType(cmd *cobra.Command, usage string) *choice {
 
 // addDurability adds the flag for a level of durability.
 func addDurability(cmd *cobra.Command, usage string) *choice {
-	c := &choice{allowed: []string{"local"}, later: []string{"warm", "object"}}
+	c := &choice{allowed: []string{"local", "object"}, later: []string{"warm"}}
 	c.add(cmd, "durability", "", usage+c.absent())
 	return c
 }
