@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
@@ -27,9 +28,15 @@ type broker struct {
 	node *meta.Node
 }
 
+// anyPort is on a loopback address of its own: on 127.0.0.1 another test or a connection could take a port while its broker
+// is down.
+func anyPort() string {
+	return fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
+}
+
 func newBroker(t testing.TB, n byte) *broker {
 	t.Helper()
-	return &broker{t: t, peer: "127.0.0.1:0", gossip: "127.0.0.1:0", cfg: Config{
+	return &broker{t: t, peer: anyPort(), gossip: anyPort(), cfg: Config{
 		Dir:      t.TempDir(),
 		Identity: Identity{Store: store(n), Name: fmt.Sprintf("n%d", n), Cluster: "danube"},
 		Gossip:   Gossip{Fast: true},
@@ -184,7 +191,7 @@ func TestThreeBrokersFormOneCluster(t *testing.T) {
 	// A restart at another address, which the cluster learns from the broker itself.
 	fourth.node.Close()
 	fourth.Close()
-	fourth.peer, fourth.gossip = "127.0.0.1:0", "127.0.0.1:0"
+	fourth.peer, fourth.gossip = anyPort(), anyPort()
 	f = fourth.open().form()
 	if !f.Known {
 		t.Errorf("after a restart the fourth formed %+v", f)

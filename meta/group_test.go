@@ -3,6 +3,8 @@ package meta
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -68,9 +70,10 @@ func (g *group) voters(n int) []Server {
 	return voters
 }
 
-// readdress gives a node an address it never had.
+// readdress gives a node an address it never had. It lies on a loopback address of its own: on 127.0.0.1 another test or a
+// connection could take the port while the node is down.
 func (g *group) readdress(i int) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250)))
 	if err != nil {
 		g.t.Fatal(err)
 	}

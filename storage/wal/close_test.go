@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -400,20 +401,59 @@ func TestPauseGivesTheExactEnd(t *testing.T) {
 	}
 }
 
-// A partition is deleted while its log is being closed, and while the commit loop still has it in hand: neither comes to
-// a file that is gone, which would fail the whole tier.
+// A partition is deleted while its log is being closed: the deletion waits, lest the Close come to a file that is gone,
+// which would fail the whole tier.
 func TestDeletedWhileItCloses(t *testing.T) {
 	fsys := disk.NewMemory(1)
 	tier := openTier(t, fsys, nil)
-	for i := range 1000 {
-		l, _ := openLog(t, tier, Opening{ID: topic(i)})
-		if err := l.Begin(1, 0, 100); err != nil {
-			t.Fatal(err)
+	l, s := withSession(t, tier, 0)
+	p, err := l.Append(s.batch(t, 1, 10))
+	if err == nil {
+		err = p.Wait()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached, deleted := make(chan struct{}), make(chan struct{})
+	var first atomic.Bool
+	fsys.Fail(func(string, string) error {
+		if !first.CompareAndSwap(false, true) {
+			return nil
 		}
-		if _, _, err := l.OpenSession(5, 1, 0); err != nil {
-			t.Fatal(err)
+		close(reached)
+		select { // one that does not wait takes no time
+		case <-deleted:
+			t.Error("the deletion did not wait for the Close")
+		case <-time.After(200 * time.Millisecond):
 		}
-		s := sender{producer: 5, session: 1}
+		return nil
+	})
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		if err := l.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	<-reached
+	if err := tier.Delete(topic(0)); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	close(deleted)
+	closing.Wait()
+	if err := tier.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tier.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A partition is deleted while its log is closed and while the commit loop has it in hand, in whatever order: no file
+// that is gone is come to.
+func TestDeletedInAnyOrder(t *testing.T) {
+	tier := openTier(t, disk.NewMemory(1), nil)
+	for i := range 300 {
+		l, s := withSession(t, tier, i)
 		if _, err := l.Append(s.batch(t, 1, 10)); err != nil {
 			t.Fatal(err)
 		}
@@ -434,4 +474,17 @@ func TestDeletedWhileItCloses(t *testing.T) {
 	if err := tier.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// withSession opens topic i with a producer that has sent nothing.
+func withSession(t *testing.T, tier *Tier, i int) (*Log, sender) {
+	t.Helper()
+	l, _ := openLog(t, tier, Opening{ID: topic(i)})
+	if err := l.Begin(1, 0, 100); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := l.OpenSession(5, 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	return l, sender{producer: 5, session: 1}
 }
