@@ -329,7 +329,7 @@ func (c *Cluster) Err() error {
 // is idempotent.
 func (c *Cluster) Close() error {
 	c.closed.Do(func() {
-		c.lease.give("this broker is stopping")
+		c.lease.end("this broker is stopping")
 		close(c.stop)
 		c.workers.Wait()
 		c.err = errors.Join(c.peers.Close(), c.gossip.close())

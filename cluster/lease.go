@@ -44,6 +44,7 @@ type lease struct {
 	mu   sync.Mutex
 	term uint64
 	text string // why the last renewal failed; empty: it did not
+	over bool   // no answer makes it valid again
 }
 
 // valid says whether the owner may act: a load and a comparison.
@@ -55,6 +56,7 @@ func (l *lease) granted(g grant, sent time.Duration, now time.Time, term uint64)
 	defer l.mu.Unlock()
 	skew := now.Sub(time.UnixMilli(g.Time)).Abs()
 	switch {
+	case l.over:
 	case g.Term < term || g.Term < l.term:
 		l.text = fmt.Sprintf("a lease of term %d, which is over", g.Term)
 	case skew > maxSkew:
@@ -74,15 +76,29 @@ func (l *lease) granted(g grant, sent time.Duration, now time.Time, term uint64)
 func (l *lease) failed(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.text = why
+	if !l.over {
+		l.text = why
+	}
+}
+
+// end gives the lease up for good, and the first reason stays: an answer that is under way comes too late.
+func (l *lease) end(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		l.over, l.text = true, why
+		l.deadline.Store(0)
+	}
 }
 
 // give gives the lease up at once.
 func (l *lease) give(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.text = why
-	l.deadline.Store(0)
+	if !l.over {
+		l.text = why
+		l.deadline.Store(0)
+	}
 }
 
 func (l *lease) why() string {

@@ -52,6 +52,26 @@ func TestLeaseOfTheOwner(t *testing.T) {
 	}
 }
 
+// A renewal may be under way when the broker learns that it is out.
+func TestLeaseThatIsOver(t *testing.T) {
+	var l lease
+	wall := time.UnixMilli(1_000_000_000)
+	sent := 100 * time.Second
+	good := grant{Term: 5, Lease: 3 * time.Second, Time: wall.UnixMilli()}
+	l.granted(good, sent, wall, 5)
+	if !l.valid(sent) {
+		t.Fatal("no lease to begin with")
+	}
+	l.end("removed")
+	l.end("stopping")
+	l.failed("no answer")
+	l.give("registered again")
+	l.granted(good, sent+time.Second, wall, 5)
+	if l.valid(sent+time.Second) || l.why() != "removed" {
+		t.Errorf("valid %v, because %q", l.valid(sent+time.Second), l.why())
+	}
+}
+
 func TestLeasesOfTheLeader(t *testing.T) {
 	wall := time.UnixMilli(1_000_000_000)
 	run := &state.Store{ID: store(1), Incarnation: 4}

@@ -126,6 +126,7 @@ func (c *Cluster) removedError() error {
 
 // fail has this broker stop: it acts no more, and whoever runs it learns why. The first reason stays.
 func (c *Cluster) fail(err error) {
+	c.lease.end(err.Error()) // before anybody is told
 	c.mu.Lock()
 	first := c.over == nil
 	if first {
@@ -134,7 +135,6 @@ func (c *Cluster) fail(err error) {
 	}
 	c.mu.Unlock()
 	if first {
-		c.lease.give(err.Error())
 		c.cfg.Log.Error("this broker must stop", "error", err)
 	}
 }
