@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/danubemq/danube/storage"
 	"github.com/danubemq/danube/storage/cold"
 	"github.com/danubemq/danube/storage/cold/upkeep"
+	"github.com/danubemq/danube/storage/disk"
 )
 
 // testTime bounds the self-test of the cold tier at the start. A store that is away
@@ -32,9 +35,17 @@ func (b *Broker) openCold(ctx context.Context) error {
 	if d.URL == "" {
 		return nil
 	}
-	var err error
-	if b.cold, err = cold.Open(ctx, cold.Config{URL: d.URL, Drivers: d.Drivers, Now: b.cfg.Now, Log: b.log, Metrics: b.cfg.Metrics}); err != nil {
+	known, err := b.knownFolder()
+	if err != nil {
+		return err
+	}
+	if b.cold, err = cold.Open(ctx, cold.Config{URL: d.URL, Known: known, Drivers: d.Drivers, Now: b.cfg.Now, Log: b.log, Metrics: b.cfg.Metrics}); err != nil {
 		return fmt.Errorf("open the cold tier: %w", err)
+	}
+	if known == "" && b.cold.Identity() != "" {
+		if err := disk.WriteFileAtomic(b.cfg.FS, b.knownFile(), []byte(b.cold.String()+"\n"+b.cold.Identity()+"\n")); err != nil {
+			return fmt.Errorf("remember the cold tier: %w", err)
+		}
 	}
 	test, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()
@@ -56,6 +67,32 @@ func (b *Broker) openCold(ctx context.Context) error {
 		b.log.Warn("the cold tier is away; nothing is exported until its self-test is passed", "err", err)
 	}
 	return nil
+}
+
+// knownFile says which folder this data directory has used as its cold tier: the
+// store's name, and what its marker says, a line each.
+func (b *Broker) knownFile() string { return filepath.Join(b.cfg.DataDir, "folder") }
+
+// knownFolder is the mark of the folder that this data directory has used under
+// the configured name: a mount that is absent at a start is not to be taken for an
+// empty store. Empty: it has used none.
+func (b *Broker) knownFolder() (string, error) {
+	text, err := disk.ReadFile(b.cfg.FS, b.knownFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read which folder is the cold tier: %w", err)
+	}
+	lines := strings.Split(string(text), "\n")
+	if len(lines) != 3 || lines[1] == "" || lines[2] != "" {
+		b.log.Warn("the file that says which folder is the cold tier is damaged: the folder is taken as it is", "file", b.knownFile())
+		return "", nil
+	}
+	if name, err := cold.Name(b.cfg.Storage.Durable.URL); err != nil || name != lines[0] {
+		return "", err // another was configured since
+	}
+	return lines[1], nil
 }
 
 // openDepot is a step of the start.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -44,6 +45,7 @@ func (b *bucket) config(c *broker.Config) {
 // A store that is away does not stop the start: health says so, messages are taken,
 // and once it is back they are exported.
 func TestColdTierThatIsAwayAtTheStart(t *testing.T) {
+	t.Parallel()
 	b := &bucket{}
 	b.away.Store(true)
 	n := start(t, t.TempDir(), b.config)
@@ -61,8 +63,68 @@ func TestColdTierThatIsAwayAtTheStart(t *testing.T) {
 	})
 }
 
+// A folder that is not mounted, or an empty mount point, does not stop a start, and
+// is not taken for an empty store: nothing is written into its place. Once it is
+// back, what waited is exported. A damaged note of which folder it was costs a
+// warning.
+func TestFolderThatIsNotMountedAtTheStart(t *testing.T) {
+	t.Parallel()
+	dir, folder := t.TempDir(), filepath.Join(t.TempDir(), "folder")
+	mkdir := func() {
+		t.Helper()
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rename := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over := func(c *broker.Config) {
+		c.Storage.SegmentAge = 1
+		c.Storage.Durable.URL = "file://" + folder
+	}
+	mkdir()
+	n := start(t, dir, over)
+	publishLarge(t, dial(t, n), "kept", 0, 3)
+	coveredTo(t, n, "kept", 3)
+	n.close(t)()
+	rename(folder, folder+".away")
+	for i, empty := range []bool{false, true} {
+		if empty {
+			mkdir()
+		}
+		n = start(t, dir, over)
+		c := dial(t, n)
+		publishLarge(t, c, "kept", 3+3*i, 6+3*i)
+		s, err := c.Admin().Status(t.Context())
+		if err != nil || !strings.Contains(strings.Join(s.Degraded, "\n"), "cold tier") {
+			t.Errorf("status: %v, %v", s.Degraded, err)
+		}
+		n.close(t)()
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
+		t.Errorf("%v was written into the empty mount point, %v", left, err)
+	}
+	if err := os.Remove(folder); err != nil {
+		t.Fatal(err)
+	}
+	rename(folder+".away", folder)
+	n = start(t, dir, over)
+	coveredTo(t, n, "kept", 9)
+	n.close(t)()
+	if err := os.WriteFile(filepath.Join(dir, "folder"), []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n = start(t, dir, over)
+	coveredTo(t, n, "kept", 9)
+}
+
 // What will not come right by itself is named and refused, and no secret is shown.
 func TestColdTierThatIsRefused(t *testing.T) {
+	t.Parallel()
 	careless := &bucket{}
 	careless.careless.Store(true)
 	for name, c := range map[string]struct {

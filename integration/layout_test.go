@@ -55,6 +55,7 @@ func house() map[string]room {
 		volume   = "storage/volume"
 		space    = "storage/space"
 		after    = "storage/aftermath"
+		meters   = "storage/meters"
 		words    = "broker/words"
 		codes    = "broker/codes"
 		calls    = "broker/calls"
@@ -84,6 +85,7 @@ func house() map[string]room {
 		settings:               {level: 0, pure: true},
 		state:                  {level: 0, may: []string{walk, offsets, catalog, records, table, settings}, pure: true},
 		disk:                   {level: 0},
+		meters:                 {level: 0},
 		extents:                {level: 0, pure: true},
 		"meta":                 {level: 1, may: []string{state, walk}},
 		manifest:               {level: 1, may: []string{state, records, walk}, pure: true},
@@ -106,19 +108,19 @@ func house() map[string]room {
 		volume:                 {level: 3, may: []string{extents, recovery, segment, hotdir, memory, handles, batch, disk}},
 		space:                  {level: 1, may: []string{disk}},
 		after:                  {level: 3, may: []string{journal, hotdir, disk}},
-		wal:                    {level: 4, may: []string{volume, space, after, intake, excerpt, extents, recovery, journal, session, segment, hotdir, memory, handles, batch, disk}},
+		wal:                    {level: 4, may: []string{meters, volume, space, after, intake, excerpt, extents, recovery, journal, session, segment, hotdir, memory, handles, batch, disk}},
 		"storage/warm":         {level: 2, may: []string{batch}},
 		"storage/cold/keys":    {level: 1, may: []string{catalog}, pure: true},
 		"storage/cold/plan":    {level: 0, pure: true},
 		"storage/cold/bundle":  {level: 0},
 		"storage/cold/folder":  {level: 1, may: []string{disk}},
-		"storage/cold/export":  {level: 5, may: []string{"storage/cold", "storage/cold/keys", "storage/cold/plan", "storage/cold/bundle", excerpt, segment}, tests: []string{wal, hotdir, disk, batch, "storage/cold/upkeep", catalog}},
-		"storage/cold":         {level: 2, may: []string{"storage/cold/folder", "storage/cold/keys", segment, batch, disk}},
+		"storage/cold/export":  {level: 5, may: []string{meters, "storage/cold", "storage/cold/keys", "storage/cold/plan", "storage/cold/bundle", excerpt, segment}, tests: []string{wal, hotdir, disk, batch, "storage/cold/upkeep", catalog}},
+		"storage/cold":         {level: 2, may: []string{meters, "storage/cold/folder", "storage/cold/keys", segment, batch, disk}},
 		"storage/cold/upkeep":  {level: 2, may: []string{catalog, "storage/cold/keys"}, tests: []string{state}, pure: true},
-		"storage/cold/keeper":  {level: 3, may: []string{"storage/cold", "storage/cold/upkeep", "storage/cold/keys", catalog, segment, batch, disk}, tests: []string{state}},
+		"storage/cold/keeper":  {level: 3, may: []string{meters, "storage/cold", "storage/cold/upkeep", "storage/cold/keys", catalog, segment, batch, disk}, tests: []string{state}},
 		"storage/cold/gather":  {level: 3, may: []string{"storage/cold", "storage/cold/bundle", "storage/cold/keys", catalog, segment, disk}, tests: []string{batch}},
 		"storage/cold/drivers": {level: 3, may: []string{"storage/cold"}, tests: []string{"integration/objects"}},
-		"storage/cold/fetch":   {level: 4, may: []string{"storage/cold", "storage/cold/keys", catalog, recovery, segment, hotdir, memory, batch, disk}, tests: []string{"storage/cold/drivers", "integration/objects"}},
+		"storage/cold/fetch":   {level: 4, may: []string{meters, "storage/cold", "storage/cold/keys", catalog, recovery, segment, hotdir, memory, batch, disk}, tests: []string{"storage/cold/drivers", "integration/objects"}},
 		"storage":              {level: 5, may: []string{wal, journal, session, hotdir, "storage/warm", "storage/cold/fetch", "storage/cold", segment, batch, disk}},
 		"cluster/founding":     {level: 1, may: []string{state}, pure: true},
 		"cluster/plan":         {level: 1, may: []string{state}, pure: true},

@@ -36,6 +36,8 @@ type Bucket struct {
 	// Answer takes from an error what the server said: the HTTP status, 0 when
 	// there was no answer, and the server's own word for the cause.
 	Answer func(error) (status int, code string)
+	// Identity tells a folder from another one at its place; empty: the URL does.
+	Identity string
 	// Renew has the credentials read again before the next request.
 	Renew func()
 	// Close gives up what the driver holds, after Blob is closed.

@@ -30,6 +30,9 @@ type Config struct {
 	FS disk.FS
 	// Existing refuses a folder that was never a store: nothing is made in it.
 	Existing bool
+	// Known is what Identity returned when the folder was used before: one that
+	// is not there, or is another, opens all the same and is away until it is back.
+	Known string
 	// Attempt is how long one request may take beside what its bytes take at
 	// Rate, and how long its connection may be silent. Default 15 s.
 	Attempt time.Duration
@@ -105,6 +108,12 @@ type place struct {
 	name   string   // for messages, without anything that may be a secret
 }
 
+// Name is what [Store.String] of the store at a URL returns.
+func Name(url string) (string, error) {
+	p, err := parsePlace(url)
+	return p.name, err
+}
+
 func parsePlace(text string) (place, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" {
@@ -160,11 +169,17 @@ func (c *Config) openBucket(ctx context.Context, p place, hooks Hooks) (*Bucket,
 				return nil, err
 			}
 		}
-		b, err := folder.Open(ctx, c.FS, p.url.Path, c.Now)
+		b, err := folder.Open(ctx, c.FS, p.url.Path, c.Known, c.Now)
 		if err != nil {
 			return nil, err
 		}
-		return &Bucket{Blob: b}, nil
+		mark := c.Known
+		if mark == "" {
+			if mark, err = folder.Mark(c.FS, p.url.Path); err != nil {
+				return nil, errors.Join(err, b.Close())
+			}
+		}
+		return &Bucket{Blob: b, Identity: mark}, nil
 	}
 	if c.Drivers == nil {
 		return nil, fmt.Errorf("this program has no driver for %s://", p.url.Scheme)

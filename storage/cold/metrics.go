@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/danubemq/danube/storage/meters"
 )
 
 // metrics are the danube_cold_ series of a store; none is per topic or key.
@@ -14,7 +16,7 @@ type metrics struct {
 	bytes     *prometheus.CounterVec
 	inFlight  prometheus.Gauge
 	exhausted prometheus.Counter
-	all       []prometheus.Collector
+	all       meters.Set
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -39,28 +41,11 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "danube_cold_retries_refused_total", Help: "Retries not made because too many requests failed of late.",
 		}),
 	}
-	m.all = []prometheus.Collector{m.seconds, m.failures, m.http, m.bytes, m.inFlight, m.exhausted}
-	if reg == nil {
-		return m, nil
-	}
-	for i, c := range m.all {
-		if err := reg.Register(c); err != nil {
-			for _, c := range m.all[:i] {
-				reg.Unregister(c)
-			}
-			return nil, err
-		}
+	m.all = meters.Set{m.seconds, m.failures, m.http, m.bytes, m.inFlight, m.exhausted}
+	if err := m.all.Register(reg); err != nil {
+		return nil, err
 	}
 	return m, nil
-}
-
-func (m *metrics) unregister(reg prometheus.Registerer) {
-	if reg == nil {
-		return
-	}
-	for _, c := range m.all {
-		reg.Unregister(c)
-	}
 }
 
 func (m *metrics) request(method string) { m.http.WithLabelValues(strings.ToLower(method)).Inc() }

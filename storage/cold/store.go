@@ -44,7 +44,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	b, err := cfg.openBucket(ctx, p, Hooks{Request: m.request, Silence: cfg.Attempt})
 	if err != nil {
-		m.unregister(cfg.Metrics)
+		m.all.Unregister(cfg.Metrics)
 		return nil, fmt.Errorf("open cold tier %s: %w", p.name, scrub(err))
 	}
 	return &Store{cfg: cfg, bucket: b, prefix: p.prefix, name: p.name, m: m}, nil
@@ -53,6 +53,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // String names the store without its parameters, which may hold secrets.
 func (s *Store) String() string { return s.name }
 
+// Identity is the Config.Known of the next opening; empty: there is none to know.
+func (s *Store) Identity() string { return s.bucket.Identity }
+
 // Close gives up connections. Calls in flight may fail. It is idempotent.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
@@ -60,7 +63,7 @@ func (s *Store) Close() error {
 		if s.bucket.Close != nil {
 			s.bucket.Close()
 		}
-		s.m.unregister(s.cfg.Metrics)
+		s.m.all.Unregister(s.cfg.Metrics)
 	})
 	return s.err
 }

@@ -45,7 +45,7 @@ func (t *Tier) Close() error {
 	if j := t.round.journal; j != nil {
 		err = errors.Join(err, j.Close())
 	}
-	t.metrics.unregister(t.config.Metrics)
+	t.metrics.all.Unregister(t.config.Metrics)
 	return err
 }
 

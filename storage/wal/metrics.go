@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/danubemq/danube/storage/meters"
 )
 
 // metrics are the danube_storage_ series of a tier; none is per partition.
@@ -14,7 +16,7 @@ type metrics struct {
 	parts  prometheus.Histogram
 	full   prometheus.Counter
 	files  prometheus.Counter
-	all    []prometheus.Collector
+	all    meters.Set
 }
 
 func newMetrics(reg prometheus.Registerer, t *Tier) (*metrics, error) {
@@ -42,7 +44,7 @@ func newMetrics(reg prometheus.Registerer, t *Tier) (*metrics, error) {
 	gauge := func(name, help string, get func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, get)
 	}
-	m.all = []prometheus.Collector{
+	m.all = meters.Set{
 		m.append, m.sync, m.parts, m.bytes, m.full, m.files,
 		gauge("danube_storage_memory_bytes", "Memory of tails and read buffers.", func() float64 { return float64(t.memory.Used()) }),
 		gauge("danube_storage_pending_bytes", "Bytes on their way to the disk.", func() float64 { return float64(t.pending.Load()) }),
@@ -52,27 +54,10 @@ func newMetrics(reg prometheus.Registerer, t *Tier) (*metrics, error) {
 		gauge("danube_storage_disk_full", "1 while no messages are taken for want of space.", func() float64 { return flag(t.space.Full()) }),
 		gauge("danube_storage_poisoned", "1 after a sync or write failed.", func() float64 { return flag(t.Err() != nil) }),
 	}
-	if reg == nil {
-		return m, nil
-	}
-	for i, c := range m.all {
-		if err := reg.Register(c); err != nil {
-			for _, c := range m.all[:i] {
-				reg.Unregister(c)
-			}
-			return nil, err
-		}
+	if err := m.all.Register(reg); err != nil {
+		return nil, err
 	}
 	return m, nil
-}
-
-func (m *metrics) unregister(reg prometheus.Registerer) {
-	if reg == nil {
-		return
-	}
-	for _, c := range m.all {
-		reg.Unregister(c)
-	}
 }
 
 func (m *metrics) round(parts, bytes int, took time.Duration) {

@@ -146,7 +146,7 @@ func Open(ctx context.Context, config Config) (*Tier, error) {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	if err := t.recover(ctx); err != nil {
-		t.metrics.unregister(config.Metrics)
+		t.metrics.all.Unregister(config.Metrics)
 		return nil, err
 	}
 	return t, nil

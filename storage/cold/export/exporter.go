@@ -258,7 +258,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	}
 	clear(e.kept)
 	e.mu.Unlock()
-	e.m.unregister(e.cfg.Metrics)
+	e.m.all.Unregister(e.cfg.Metrics)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danubemq/danube/storage/cold"
 	"github.com/danubemq/danube/storage/cold/plan"
+	"github.com/danubemq/danube/storage/meters"
 )
 
 // metrics are the danube_export_ series; none is per topic or key.
@@ -17,7 +18,7 @@ type metrics struct {
 	bytes    prometheus.Counter
 	failures *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	all      []prometheus.Collector
+	all      meters.Set
 }
 
 func newMetrics(reg prometheus.Registerer, e *Exporter) (*metrics, error) {
@@ -39,34 +40,17 @@ func newMetrics(reg prometheus.Registerer, e *Exporter) (*metrics, error) {
 			Buckets: prometheus.ExponentialBuckets(1e-3, 2, 17),
 		}, []string{"step"}),
 	}
-	m.all = []prometheus.Collector{
+	m.all = meters.Set{
 		m.segments, m.bytes, m.failures, m.seconds,
 		gauge("danube_export_backlog_bytes", "Bytes that the cold tier does not have yet.", func(s Stats) float64 { return float64(s.Bytes) }),
 		gauge("danube_export_oldest_seconds", "Age of the oldest message that the cold tier does not have.", func(s Stats) float64 { return s.Age.Seconds() }),
 		gauge("danube_export_running", "Attempts to export that are under way.", func(s Stats) float64 { return float64(s.Running) }),
 		gauge("danube_export_failing", "Partitions whose export has failed and not succeeded since.", func(s Stats) float64 { return float64(s.Failing) }),
 	}
-	if reg == nil {
-		return m, nil
-	}
-	for i, c := range m.all {
-		if err := reg.Register(c); err != nil {
-			for _, c := range m.all[:i] {
-				reg.Unregister(c)
-			}
-			return nil, err
-		}
+	if err := m.all.Register(reg); err != nil {
+		return nil, err
 	}
 	return m, nil
-}
-
-func (m *metrics) unregister(reg prometheus.Registerer) {
-	if reg == nil {
-		return
-	}
-	for _, c := range m.all {
-		reg.Unregister(c)
-	}
 }
 
 func (m *metrics) exported(r plan.Reason, bytes int64) {

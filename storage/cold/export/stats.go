@@ -22,6 +22,9 @@ type Stats struct {
 	Degraded string
 }
 
+// failing is how long attempts may fail before health says so. Each has been tried many times within itself.
+const failing = 15 * time.Second
+
 // Stats returns the present figures.
 func (e *Exporter) Stats() Stats {
 	e.mu.Lock()
@@ -45,7 +48,7 @@ func (e *Exporter) Stats() Stats {
 	}
 	late := s.Age > e.cfg.Plan.SegmentAge+e.cfg.Late
 	switch {
-	case worst != nil && (late || now.Sub(worst.since()) > e.cfg.Late):
+	case worst != nil && (late || now.Sub(worst.since()) > failing):
 		s.Degraded = fmt.Sprintf("cold tier: the oldest message that it does not have is %s old, %d partitions fail: %v", s.Age.Round(time.Second), s.Failing, worst.why())
 	case late && s.Paused:
 		s.Degraded = fmt.Sprintf("cold tier: uploads are paused, the oldest message that it does not have is %s old", s.Age.Round(time.Second))

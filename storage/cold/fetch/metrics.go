@@ -1,6 +1,10 @@
 package fetch
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/danubemq/danube/storage/meters"
+)
 
 // metrics are the danube_cold_read_ series; none is per topic or key.
 type metrics struct {
@@ -15,7 +19,7 @@ type metrics struct {
 	damages   prometheus.Counter
 	footers   prometheus.Counter
 	spilled   prometheus.Counter
-	all       []prometheus.Collector
+	all       meters.Set
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -37,30 +41,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		Name: "danube_cold_read_bytes_total", Help: "Bytes of objects that readers of the cold tier got, by where from: store or disk.",
 	}, []string{"from"})
 	m.store, m.disk = bytes.WithLabelValues("store"), bytes.WithLabelValues("disk")
-	m.all = []prometheus.Collector{
+	m.all = meters.Set{
 		m.requests, bytes, m.shared, m.abandoned, m.shed, m.moved, m.doubts, m.damages, m.footers, m.spilled,
 	}
-	if reg == nil {
-		return m, nil
-	}
-	for i, c := range m.all {
-		if err := reg.Register(c); err != nil {
-			for _, c := range m.all[:i] {
-				reg.Unregister(c)
-			}
-			return nil, err
-		}
+	if err := m.all.Register(reg); err != nil {
+		return nil, err
 	}
 	return m, nil
-}
-
-func (m *metrics) unregister(reg prometheus.Registerer) {
-	if reg == nil {
-		return
-	}
-	for _, c := range m.all {
-		reg.Unregister(c)
-	}
 }
 
 // loaded counts a block that became readable.

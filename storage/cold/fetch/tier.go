@@ -97,7 +97,7 @@ func Open(cfg Config) (*Tier, error) {
 func (t *Tier) Close() error {
 	t.cache.close()
 	t.notes.close()
-	t.m.unregister(t.cfg.Metrics)
+	t.m.all.Unregister(t.cfg.Metrics)
 	if t.cache.disk == nil {
 		return nil
 	}

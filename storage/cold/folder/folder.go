@@ -29,6 +29,9 @@ const (
 // file system is no longer mounted.
 var ErrGone = errors.New("the folder has lost its marker " + markerName + ": is its file system mounted?")
 
+// ErrOther says that the folder is another store than the one that was used before.
+var ErrOther = errors.New("the folder is another store than before, its marker " + markerName + " says: is the right file system mounted?")
+
 // errKey refuses a key that would leave the folder or hide in it.
 var errKey = errors.New("key with an empty element, one that begins with a dot, or a backslash")
 
@@ -36,6 +39,7 @@ var errKey = errors.New("key with an empty element, one that begins with a dot, 
 type bucket struct {
 	fsys  disk.FS
 	root  string
+	mark  string // what the marker says, for ever
 	now   func() time.Time
 	slots chan struct{}
 	calls sync.WaitGroup
@@ -54,11 +58,18 @@ func Used(fsys disk.FS, root string) error {
 	return err
 }
 
-// Open opens the folder root, which must exist. It gives it a marker when it has
-// none, and removes what writes left behind a day ago. now tells the time.
-func Open(ctx context.Context, fsys disk.FS, root string, now func() time.Time) (*blob.Bucket, error) {
+// Mark returns what the marker of the folder root says: it tells stores apart.
+func Mark(fsys disk.FS, root string) (string, error) {
+	text, err := disk.ReadFile(fsys, path.Join(root, markerName))
+	return strings.TrimSpace(string(text)), err
+}
+
+// Open opens the folder root. mark is what [Mark] said when the folder was used before: a folder that has another marker, or
+// is not there, is opened all the same, and every call is an error until it is back. With an empty mark the folder must exist;
+// it is given a marker when it has none. What writes left behind a day ago is removed. now tells the time.
+func Open(ctx context.Context, fsys disk.FS, root, mark string, now func() time.Time) (*blob.Bucket, error) {
 	b := &bucket{
-		fsys: fsys, root: root, now: now, slots: make(chan struct{}, maxCalls),
+		fsys: fsys, root: root, mark: mark, now: now, slots: make(chan struct{}, maxCalls),
 		made: make(map[string]bool), spoil: make(map[string]error),
 	}
 	if err := b.do(ctx, b.prepare, nil); err != nil {
@@ -68,6 +79,12 @@ func Open(ctx context.Context, fsys disk.FS, root string, now func() time.Time) 
 }
 
 func (b *bucket) prepare() error {
+	if b.mark != "" {
+		if b.mounted() != nil {
+			return nil // each call says so
+		}
+		return b.sweep()
+	}
 	e, err := b.fsys.Stat(b.root)
 	if err != nil {
 		return err
@@ -79,18 +96,21 @@ func (b *bucket) prepare() error {
 		return err
 	}
 	if _, err := b.fsys.Stat(b.path(markerName)); errors.Is(err, fs.ErrNotExist) {
-		err = b.mark()
+		err = b.makeMarker()
 		if err != nil {
 			return err
 		}
 	} else if err != nil {
 		return err
 	}
+	if b.mark, err = Mark(b.fsys, b.root); err != nil {
+		return err
+	}
 	return b.sweep()
 }
 
-// mark makes the marker; of several brokers that do so at once one wins, and all are content.
-func (b *bucket) mark() error {
+// makeMarker makes the marker; of several brokers that do so at once one wins, and all are content.
+func (b *bucket) makeMarker() error {
 	temp := b.temp()
 	if err := disk.WriteFileAtomic(b.fsys, temp, []byte(rand.Text()+"\n")); err != nil {
 		return err
@@ -110,6 +130,9 @@ func (b *bucket) temp() string {
 // sweep removes what was begun a day ago and never finished.
 func (b *bucket) sweep() error {
 	entries, err := b.fsys.ReadDir(b.path(tempName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -137,11 +160,15 @@ func checkKey(key string) error {
 	return nil
 }
 
-// mounted fails when the marker is gone. It is asked before anything is written and before "not found" is believed.
+// mounted fails when the marker is gone, or is another. It is asked before anything is written and before "not found" is
+// believed.
 func (b *bucket) mounted() error {
-	_, err := b.fsys.Stat(b.path(markerName))
-	if errors.Is(err, fs.ErrNotExist) {
+	mark, err := Mark(b.fsys, b.root)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return ErrGone
+	case err == nil && mark != b.mark:
+		return ErrOther
 	}
 	return err
 }
@@ -214,7 +241,7 @@ func (b *bucket) Close() error {
 // ErrorCode tells gocloud what an error means.
 func (b *bucket) ErrorCode(err error) gcerrors.ErrorCode {
 	switch {
-	case errors.Is(err, ErrGone):
+	case errors.Is(err, ErrGone), errors.Is(err, ErrOther):
 		return gcerrors.Internal
 	case errors.Is(err, fs.ErrNotExist):
 		return gcerrors.NotFound

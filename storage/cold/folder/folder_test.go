@@ -36,7 +36,7 @@ func newMemory(t testing.TB, seed uint64) *disk.Memory {
 
 func open(t testing.TB, fsys disk.FS, dir string) *blob.Bucket {
 	t.Helper()
-	b, err := Open(t.Context(), fsys, dir, time.Now)
+	b, err := Open(t.Context(), fsys, dir, "", time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestLeftoversAreNotListedAndSwept(t *testing.T) {
 		left  int
 	}{"an hour": {time.Hour, 1}, "a day": {25 * time.Hour, 0}} {
 		later := func() time.Time { return time.Now().Add(test.after) }
-		b, err := Open(t.Context(), m, root, later)
+		b, err := Open(t.Context(), m, root, "", later)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -310,6 +310,59 @@ func TestAbsentMountIsNotAnEmptyStore(t *testing.T) {
 	}
 }
 
+// A folder that was used before is known by its marker: one that is not there, has none or another is no store to write to,
+// and nothing is made in it. When the right one is back all goes on.
+func TestKnownFolderIsNotReplaced(t *testing.T) {
+	m := newMemory(t, 1)
+	b := open(t, m, root)
+	if err := write(t.Context(), b, "a/x", []byte("x"), true); err != nil {
+		t.Fatal(err)
+	}
+	mark, err := Mark(m, root)
+	if err != nil || mark == "" {
+		t.Fatalf("its mark is %q, %v", mark, err)
+	}
+	if err := m.Rename(root, root+".away"); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(t.Context(), m, root, mark, time.Now)
+	if err != nil {
+		t.Fatalf("a folder that is away does not open: %v", err)
+	}
+	t.Cleanup(func() { _ = again.Close() })
+	away := func(why string, want error) {
+		t.Helper()
+		if err := write(t.Context(), again, "a/y", []byte("y"), true); !errors.Is(err, want) {
+			t.Errorf("%s: a write says %v", why, err)
+		}
+		if _, err := again.ReadAll(t.Context(), "a/x"); !errors.Is(err, want) {
+			t.Errorf("%s: a read says %v", why, err)
+		}
+	}
+	away("it is not there", ErrGone)
+	if err := disk.MkdirAll(m, root); err != nil {
+		t.Fatal(err)
+	}
+	away("an empty folder is there", ErrGone)
+	if left, err := m.ReadDir(root); err != nil || len(left) != 0 {
+		t.Errorf("%v was written into the empty folder, %v", left, err)
+	}
+	open(t, m, root) // somebody else's
+	away("another store is there", ErrOther)
+	if err := m.Rename(root, root+".other"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Rename(root+".away", root); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := again.ReadAll(t.Context(), "a/x"); err != nil || string(text) != "x" {
+		t.Errorf("back again it says %q, %v", text, err)
+	}
+	if err := write(t.Context(), again, "a/y", []byte("y"), true); err != nil {
+		t.Errorf("back again: %v", err)
+	}
+}
+
 func TestOpenNeedsAFolder(t *testing.T) {
 	m := newMemory(t, 1)
 	for _, name := range []string{"/mnt/nowhere", root + "/file"} {
@@ -322,7 +375,7 @@ func TestOpenNeedsAFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if b, err := Open(t.Context(), m, name, time.Now); err == nil {
+		if b, err := Open(t.Context(), m, name, "", time.Now); err == nil {
 			t.Errorf("%s was opened: %v", name, b.Close())
 		}
 	}

@@ -59,7 +59,7 @@ func Open(cfg Config) (*Keeper, error) {
 
 // Close takes the metrics back. Run must have returned.
 func (k *Keeper) Close() error {
-	k.m.unregister(k.cfg.Metrics)
+	k.m.all.Unregister(k.cfg.Metrics)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/danubemq/danube/storage/cold"
+	"github.com/danubemq/danube/storage/meters"
 )
 
 // metrics are the danube_upkeep_ series; none is per topic or key.
@@ -18,7 +19,7 @@ type metrics struct {
 	deleted  *prometheus.CounterVec
 	failures *prometheus.CounterVec
 	waiting  prometheus.Gauge
-	all      []prometheus.Collector
+	all      meters.Set
 }
 
 func newMetrics(reg prometheus.Registerer, k *Keeper) (*metrics, error) {
@@ -45,33 +46,16 @@ func newMetrics(reg prometheus.Registerer, k *Keeper) (*metrics, error) {
 			Name: "danube_upkeep_garbage_objects", Help: "Objects that wait for the end of their grace or of an audit, as the collector saw last.",
 		}),
 	}
-	m.all = []prometheus.Collector{
+	m.all = meters.Set{
 		m.segments, m.output, m.bytes, m.folded, m.deleted, m.failures, m.waiting,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "danube_upkeep_damaged_segments", Help: "Segments and pages of the cold tier that were found damaged or missing of late.",
 		}, func() float64 { return float64(len(k.Problems())) }),
 	}
-	if reg == nil {
-		return m, nil
-	}
-	for i, c := range m.all {
-		if err := reg.Register(c); err != nil {
-			for _, c := range m.all[:i] {
-				reg.Unregister(c)
-			}
-			return nil, err
-		}
+	if err := m.all.Register(reg); err != nil {
+		return nil, err
 	}
 	return m, nil
-}
-
-func (m *metrics) unregister(reg prometheus.Registerer) {
-	if reg == nil {
-		return
-	}
-	for _, c := range m.all {
-		reg.Unregister(c)
-	}
 }
 
 // moved counts bytes unless moving them failed.
