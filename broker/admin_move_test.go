@@ -10,6 +10,7 @@ import (
 // To move a topic where it is is a success without a move, and the answer names
 // no partition that moved.
 func TestMoveToWhereItIsIsNoMove(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, nil)
 	publish(t, f.dial(0), "here", 0, 10)
 	owner := f.owner("here", 0)

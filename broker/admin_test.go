@@ -35,6 +35,7 @@ func wantRefused(t testing.TB, what string, err error, words ...string) {
 
 // Whatever broker is asked, an operation on a topic is carried out by the owners of its partitions.
 func TestAnyBrokerAdministersATopic(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	c := f.dial(0)
 	p, err := c.Producer(t.Context(), "wide", client.ProducerConfig{Create: &protocol.TopicConfig{Partitions: 6}})
@@ -114,6 +115,7 @@ func TestAnyBrokerAdministersATopic(t *testing.T) {
 
 // Of a broker that is away describe says so and shows what the metadata know.
 func TestDescribeNamesTheBrokerThatIsAway(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	publish(t, f.dial(0), "seen", 0, 10)
 	owner := f.owner("seen", 0)
@@ -132,6 +134,7 @@ func TestDescribeNamesTheBrokerThatIsAway(t *testing.T) {
 }
 
 func TestBrokersAreNamedAndListed(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	for i := range 6 {
 		publish(t, f.dial(i%3), fmt.Sprintf("t%d", i), 0, 5)
@@ -178,6 +181,7 @@ func TestBrokersAreNamedAndListed(t *testing.T) {
 
 // A topic is moved by name, whoever is asked, and the answer comes when the target serves.
 func TestTopicMoveWaitsForTheTarget(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	c := f.dial(0)
 	publish(t, c, "moved", 0, 100)
@@ -209,6 +213,7 @@ func TestTopicMoveWaitsForTheTarget(t *testing.T) {
 
 // A drain moves what the broker has, history included; then it can be removed.
 func TestDrainAndRemove(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	for i := range 6 {
 		publish(t, f.dial(i%3), fmt.Sprintf("t%d", i), 0, 50)
@@ -259,6 +264,7 @@ func snapshot(t *testing.T, a *client.Admin) []byte {
 // TestRestoreOfAnOlderSnapshotLosesNothing puts metadata back that know nothing of a move: what was written behind it
 // stays on its disk, nobody gives its offsets out again, and readers are told of the gap (R22).
 func TestRestoreOfAnOlderSnapshotLosesNothing(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	topic, from := ownedTopic(t, f, false)
 	to := (from + 1) % 3
@@ -313,6 +319,7 @@ func segments(t *testing.T, f *fleet, i int) map[string]bool {
 
 // The metadata are saved and put back page by page, what vanishes is named, and a new history begins (R22).
 func TestSnapshotAndRestore(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	publish(t, f.dial(0), "before", 0, 20)
 	publish(t, f.dial(0), "again", 0, 1)

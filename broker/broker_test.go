@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,7 +17,21 @@ import (
 	"github.com/danubemq/danube/protocol"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// atOnce is how many tests that call t.Parallel run beside each other, however few processors there are: they wait for
+// leases, elections and files most of the time. Tests that assert times do not call it.
+const atOnce = "4"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // node is a broker running in this process.
 type node struct {
@@ -124,6 +139,7 @@ func consume(t testing.TB, c *client.Client, of string, from, to int) {
 }
 
 func TestPublishedMessagesAreConsumedInOrderAcrossRestarts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	n := start(t, dir, nil)
 	c := dial(t, n)

@@ -84,6 +84,7 @@ func wantLarge(t testing.TB, c *client.Client, topic string, n int) {
 // tier as if it were here: from the beginning, from a time, after a restart, and by
 // a verification, which names what is flipped there.
 func TestExportedMessagesAreReadFromTheColdTier(t *testing.T) {
+	t.Parallel()
 	const messages = 100 // of 32 KiB
 	change, cold := inCold(t)
 	dir := t.TempDir()
@@ -156,6 +157,7 @@ func flip(t testing.TB, files []string, i int) {
 // A move exports what is missing before it hands over: the target copies nothing, the
 // files of the one before go, and all can be read through any broker.
 func TestMoveWithAColdTierCopiesNothing(t *testing.T) {
+	t.Parallel()
 	const messages = 40
 	change, _ := inCold(t)
 	f := newFleet(t, 2, func(c *broker.Config) {
@@ -182,6 +184,7 @@ func TestMoveWithAColdTierCopiesNothing(t *testing.T) {
 // The owner's process and disk are gone: the next one serves all that was exported,
 // knows of its producers, and opens at the ceiling; what may have lain above is ORPHANED.
 func TestTakeoverServesWhatWasExported(t *testing.T) {
+	t.Parallel()
 	const messages = 40
 	change, _ := inCold(t)
 	f := newFleet(t, 3, change)
@@ -244,6 +247,7 @@ func TestTakeoverServesWhatWasExported(t *testing.T) {
 // The owner is lost with a tail that was not exported, and comes back: the tail is read
 // again, in its place, and exported from the next owner, in front of what came since.
 func TestTailThatComesBackIsExported(t *testing.T) {
+	t.Parallel()
 	const messages = 20
 	change, _ := inCold(t)
 	f := newFleet(t, 3, func(c *broker.Config) {

@@ -13,6 +13,7 @@ import (
 // A peer whose frame this side makes wait, for memory or for the disk, is not
 // the slow one (A71); a peer that trickles is.
 func TestFrameTimeIsThePeersAlone(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		idle, peer, us time.Duration // before the first piece, before each other one, and behind each
 		ok             bool

@@ -75,6 +75,7 @@ func (f *fleet) orderMove(t testing.TB, from, to int) {
 // partition goes on, at one of them or at the third, and when the dead one is
 // back nothing is lost, doubled or out of order.
 func TestMoveSurvivesACrashAtEveryStep(t *testing.T) {
+	t.Parallel()
 	f, wire := newTrippedFleet(t, 3)
 	w := flow(t, f.dial(0), f.dial(1), "moved")
 	w.await(20)

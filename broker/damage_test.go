@@ -100,6 +100,7 @@ func withStatus(t testing.TB, c *client.Client, topic, status string) [][2]uint6
 // Damage that a reader meets is committed as ORPHANED, also in the epoch that
 // is open, and is known after a restart that reads nothing (R10). All else is served.
 func TestDamageMetWhileServingIsCommitted(t *testing.T) {
+	t.Parallel()
 	const messages, bad = 60, 5
 	for name, restart := range map[string]bool{"of the open epoch": false, "of an epoch that is over": true} {
 		t.Run(name, func(t *testing.T) {
@@ -162,6 +163,7 @@ func TestDamageMetWhileServingIsCommitted(t *testing.T) {
 // Damage is called damage also once it is committed as ORPHANED: a consumer is
 // told so, and a verification names the file again.
 func TestCommittedDamageIsStillCalledDamage(t *testing.T) {
+	t.Parallel()
 	const messages, bad = 60, 5
 	dir := t.TempDir()
 	small := func(c *broker.Config) {

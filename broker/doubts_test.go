@@ -156,6 +156,7 @@ func awaitStep(t *testing.T, came <-chan struct{}, what string) {
 // An owner that takes over knows what lies with brokers that are there before a
 // producer sends it anything again (R17).
 func TestTakeoverKnowsWhatLiesElsewhere(t *testing.T) {
+	t.Parallel()
 	d := newDoubtful(t)
 	d.takeOver()
 	d.wantKnown(6, 9, nil)
@@ -198,6 +199,7 @@ func TestStoredAgainInDoubtIsReadOnce(t *testing.T) {
 // An owner that dies at any step of learning what lies elsewhere knows it when it
 // is there again: from the step on that keeps it, also while nobody tells.
 func TestDoubtOutlastsACrash(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"doubt.ask", "doubt.staged", "doubt.learned", "doubt.scanned"} {
 		t.Run(step, func(t *testing.T) {
 			d := newDoubtful(t)
@@ -225,6 +227,7 @@ func TestDoubtOutlastsACrash(t *testing.T) {
 // An owner that dies when the metadata have taken sealed history back, and it has
 // not yet taken over who had stored it, knows it when it is there again.
 func TestSealedHistoryIsKnownAfterACrashBeforeItsProducersAre(t *testing.T) {
+	t.Parallel()
 	d := newDoubtful(t)
 	d.kill(d.first)
 	eventually(t, "its history is orphaned", func() bool { return d.has(d.second, "twice", state.RangeOrphaned) })

@@ -98,6 +98,7 @@ func (m *member) segments(t testing.TB) []string {
 // After a move the new owner serves what the old one holds, at once; then it has
 // copied it, and the old one's files go (R16).
 func TestHistoryFollowsAMove(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, func(c *broker.Config) { c.Storage.SegmentBytes = 16 << 10 })
 	c := f.dial(0)
 	publish(t, c, "moved", 0, 3000)
@@ -123,6 +124,7 @@ func TestHistoryFollowsAMove(t *testing.T) {
 // A store keeps what the metadata list for it, however long nobody copies it,
 // while the files of another partition, which was struck, go (R16).
 func TestListedHistoryIsKept(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, nil)
 	c := f.dial(0)
 	publish(t, c, "listed", 0, 100)
@@ -148,6 +150,7 @@ func TestListedHistoryIsKept(t *testing.T) {
 
 // What lies only on a broker that stopped is pending until it is back, and said so; what is new goes on (R15, section 4).
 func TestHistoryOfAStoppedBrokerIsPending(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	c := f.dial(0)
 	publish(t, c, "kept", 0, 500)
@@ -190,6 +193,7 @@ func TestHistoryOfAStoppedBrokerIsPending(t *testing.T) {
 
 // A copy that a stop cut short goes on with the difference, and nothing is listed that is not here.
 func TestCopyGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, func(c *broker.Config) { c.Storage.SegmentBytes = 64 << 10 })
 	c := f.dial(0)
 	publishLarge(t, c, "large", 0, 300) // 10 MiB
@@ -220,6 +224,7 @@ func TestCopyGoesOnAfterARestart(t *testing.T) {
 
 // Many moves leave few ranges: what one store holds whole is one.
 func TestManyMovesLeaveFewRanges(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, nil)
 	c := f.dial(0)
 	publish(t, c, "there-and-back", 0, 10)

@@ -21,6 +21,7 @@ import (
 // A broker that is stopped hands over all its topics first, as planned moves:
 // nobody takes anything over, no client sees an error, and no range is orphaned (R16).
 func TestStoppedBrokerHandsOver(t *testing.T) {
+	t.Parallel()
 	for name, leads := range map[string]bool{"leader": true, "follower": false} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, 3, nil)
@@ -58,6 +59,7 @@ func TestStoppedBrokerHandsOver(t *testing.T) {
 // A disk that was emptied is another store: the broker joins as a new member,
 // and what only the old disk held stays ORPHANED until somebody decides (R9).
 func TestEmptiedDiskIsAnotherStore(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	topic, owner := ownedTopic(t, f, false)
 	publish(t, f.dial(0), topic, 0, 10)
@@ -83,6 +85,7 @@ func TestEmptiedDiskIsAnotherStore(t *testing.T) {
 
 // A store that was removed from the cluster stops, and does not start again.
 func TestRemovedStoreStops(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	victim := 0
 	for f.nodes[victim].Leads() {
@@ -120,6 +123,7 @@ func TestRemovedStoreStops(t *testing.T) {
 // whichever consumer of a shared subscription. What a consumer takes out of its
 // queue before it hears of the move may come to the other one, not to itself.
 func TestAcknowledgedIsNotDeliveredAgainAfterAMove(t *testing.T) {
+	t.Parallel()
 	const messages = 300
 	f := newFleet(t, 2, nil)
 	publish(t, f.dial(0), "shared", 0, messages)
@@ -175,6 +179,7 @@ func TestAcknowledgedIsNotDeliveredAgainAfterAMove(t *testing.T) {
 // no majority to tell of it: that is a clean stop all the same, and a quick one,
 // with the time for a stop as it is by default; nothing is lost by it.
 func TestAllBrokersStopInTurn(t *testing.T) {
+	t.Parallel()
 	for name, topics := range map[string]int{"with topics": 4, "empty": 0} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, 3, func(c *broker.Config) { c.Peers.Shutdown = 30 * time.Second })

@@ -29,6 +29,7 @@ func (f *fallen) Err() error {
 // A start ends when the broker is found to be out of the cluster, or a second
 // copy, whatever it waits for: nobody answers it any more. It says why.
 func TestStartEndsWhenTheBrokerMustNotBe(t *testing.T) {
+	t.Parallel()
 	second := errors.New("a second copy")
 	for name, step := range map[string]func(context.Context) error{
 		"waits for ever": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
@@ -57,6 +58,7 @@ func TestStartEndsWhenTheBrokerMustNotBe(t *testing.T) {
 // Others are told of a port that listens on all addresses at the host that
 // clients are told.
 func TestPortOnAllAddressesIsToldAtTheAdvertisedHost(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ listening, told, want string }{
 		{"0.0.0.0:8650", "10.1.2.3:6650", "10.1.2.3:8650"},
 		{"[::]:8650", "broker.example:6650", "broker.example:8650"},

@@ -160,6 +160,7 @@ func (w *traffic) failed() bool {
 // Planned moves under a producer and a consumer: no error, nothing lost,
 // doubled or out of order, and offsets without a gap (R16).
 func TestPlannedMovesUnderTraffic(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	w := flow(t, f.dial(0), f.dial(1), "moved")
 	for range 12 {
@@ -187,6 +188,7 @@ func TestPlannedMovesUnderTraffic(t *testing.T) {
 // A move whose target does not answer is taken back, and the partition goes on
 // where it is under its old epoch.
 func TestMoveToABrokerThatIsCutOffIsAborted(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, func(c *broker.Config) { c.Peers.Lease = 20 * time.Second })
 	w := flow(t, f.dial(0), f.dial(1), "kept")
 	w.await(20)
@@ -212,6 +214,7 @@ func TestMoveToABrokerThatIsCutOffIsAborted(t *testing.T) {
 // Producers go on while the target gets ready, and are told where to go before
 // the last cursors are committed: they wait for the hand-over alone.
 func TestProducersWaitForTheHandOverAlone(t *testing.T) {
+	t.Parallel()
 	type pass struct{ reached, release chan struct{} }
 	var mu sync.Mutex
 	passes := map[string]pass{}
@@ -269,6 +272,7 @@ func TestProducersWaitForTheHandOverAlone(t *testing.T) {
 // Nobody says it again at the new owner: of two connections one only waits, and
 // the other is gone.
 func TestAckBehindTheHandOverIsCommitted(t *testing.T) {
+	t.Parallel()
 	reached, goOn := make(chan struct{}), make(chan struct{})
 	halt := sync.OnceFunc(func() { close(reached); <-goOn })
 	f := newFleet(t, 2, func(c *broker.Config) {
@@ -317,6 +321,7 @@ func TestAckBehindTheHandOverIsCommitted(t *testing.T) {
 // The producer table goes along: a batch whose acknowledgement was lost in a
 // move is sent again to the new owner, and is not stored twice (R16, R17).
 func TestProducerTableMovesAlong(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, nil)
 	publish(t, f.dial(0), "deduped", 0, 5)
 	from := f.owner("deduped", 0)

@@ -24,6 +24,7 @@ func objectTopic(t testing.TB, c *client.Client, topic string) {
 // At level object nothing is acknowledged or read before the catalog has it, and
 // everything soon after it was sent.
 func TestObjectIsAcknowledgedFromTheCatalog(t *testing.T) {
+	t.Parallel()
 	b := &bucket{}
 	n := start(t, t.TempDir(), func(c *broker.Config) {
 		b.config(c)
@@ -74,6 +75,7 @@ func TestObjectIsAcknowledgedFromTheCatalog(t *testing.T) {
 // The owner's process is killed and its disk deleted, under load: at level object
 // nothing that was acknowledged is lost, and no offset is passed as orphaned.
 func TestObjectSurvivesTheLossOfItsDisk(t *testing.T) {
+	t.Parallel()
 	change, _ := inCold(t)
 	f := newFleet(t, 3, change)
 	c := f.dial(0)
@@ -97,6 +99,7 @@ func TestObjectSurvivesTheLossOfItsDisk(t *testing.T) {
 
 // Producers and consumers of level object see a move as those of any other.
 func TestObjectMoves(t *testing.T) {
+	t.Parallel()
 	change, _ := inCold(t)
 	f := newFleet(t, 2, change)
 	c := f.dial(0)

@@ -11,6 +11,7 @@ import (
 // A partition whose opening was refused at the start, because the cluster gave
 // it away meanwhile, can be opened later: when it comes back, or is moved here.
 func TestRefusedAtTheStartCanBeOpenedLater(t *testing.T) {
+	t.Parallel()
 	b, m := subscribed(t, 1)
 	view := b.meta.View()
 	p := b.served(served.Key{Topic: m.Topic, N: 0})

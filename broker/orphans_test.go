@@ -53,6 +53,7 @@ func (f *fleet) has(via int, topic string, what state.RangeStatus) bool {
 // A subscription in mid-stream waits at the tail of a lost owner; when that is
 // back it gets all of it, in order, and so does a fresh reader (R15).
 func TestTailComesBackWithItsBroker(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	publish(t, f.dial(0), "tail", 0, 500)
 	consume(t, f.dial(0), "tail/s", 0, 200)
@@ -108,6 +109,7 @@ func TestTailComesBackWithItsBroker(t *testing.T) {
 // A broker that was lost with history that lay only there, and comes back as the
 // owner itself, takes that history back: nobody else can.
 func TestOwnHistoryComesBackWithTheOwner(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	publish(t, f.dial(0), "own", 0, 100)
 	first := f.owner("own", 0)
@@ -137,6 +139,7 @@ func TestOwnHistoryComesBackWithTheOwner(t *testing.T) {
 
 // A subscription that passed the gap gets what was in it late, marked, and once.
 func TestHoleIsDeliveredLate(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, func(c *broker.Config) { c.GapWait = 100 * time.Millisecond })
 	publish(t, f.dial(0), "late", 0, 300)
 	consume(t, f.dial(0), "late/s", 0, 100)
@@ -181,6 +184,7 @@ func TestHoleIsDeliveredLate(t *testing.T) {
 // A producer that sends through a loss stores some messages again; when the tail
 // is back everybody reads each once (R15, R17).
 func TestWhatWasSentAgainIsReadOnce(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	publish(t, f.dial(0), "again", 0, 1)
 	c := f.dial((f.owner("again", 0) + 1) % 3)
@@ -232,6 +236,7 @@ func TestWhatWasSentAgainIsReadOnce(t *testing.T) {
 
 // Sealed history that a lost broker held alone comes back with it, as it was.
 func TestSealedHistoryComesBack(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, func(c *broker.Config) { c.Peers.CopyDelay = time.Hour })
 	publish(t, f.dial(0), "sealed", 0, 400)
 	first := f.owner("sealed", 0)
@@ -257,6 +262,7 @@ func TestSealedHistoryComesBack(t *testing.T) {
 
 // An operator gives a tail up while its broker is away; what returns after that is adopted by hand (R15).
 func TestLostTailIsAdopted(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	publish(t, f.dial(0), "given-up", 0, 300)
 	consume(t, f.dial(0), "given-up/s", 0, 100)
@@ -317,6 +323,7 @@ func TestLostTailIsAdopted(t *testing.T) {
 // The store that wrote the tail owns the partition again before it could be
 // taken back: it takes back its own, and knows again what it stored there (R17).
 func TestOwnTailIsTakenBack(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, func(c *broker.Config) { c.Peers.CopyDelay = time.Hour })
 	publish(t, f.dial(0), "mine", 0, 190)
 	raw := rawDial(t, f.nodes[f.owner("mine", 0)].client)
@@ -393,6 +400,7 @@ func (c *rawConn) knowsAll(ok protocol.OpenProducerOK, again map[uint64]uint64) 
 // next owner; when the tail is back they are read at their later offsets alone,
 // and what was not sent again is known at its old one (R15, R17).
 func TestStoredAgainIsReadOnce(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	publish(t, f.dial(0), "twice", 0, 1)
 	raw := rawDial(t, f.nodes[f.owner("twice", 0)].client)
@@ -444,6 +452,7 @@ func TestStoredAgainIsReadOnce(t *testing.T) {
 // too, where an owner has taken over since without knowing it: what was stored
 // twice is read once, and what is sent again after that is known (R15, R17).
 func TestStoredAgainOfSealedHistoryIsReadOnce(t *testing.T) {
+	t.Parallel()
 	var armed atomic.Bool
 	reached, goOn := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(goOn) })
@@ -498,6 +507,7 @@ func TestStoredAgainOfSealedHistoryIsReadOnce(t *testing.T) {
 
 // A store gives out nothing but what the metadata list for it, whatever it has (R19).
 func TestStoreGivesWhatIsListedAlone(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	publish(t, f.dial(0), "fenced", 0, 50)
 	lost, owner := f.takenOver("fenced")
@@ -528,6 +538,7 @@ func TestStoreGivesWhatIsListedAlone(t *testing.T) {
 // taken over who had stored it, knows it when it is there again: what is sent
 // again is not stored twice (R15, R17).
 func TestTailIsKnownAfterACrashBeforeItsProducersAre(t *testing.T) {
+	t.Parallel()
 	var armed atomic.Bool
 	crashed := make(chan struct{})
 	f := newFleet(t, 3, func(c *broker.Config) {

@@ -13,6 +13,7 @@ import (
 // Without a majority nothing can be decided, and whoever asks is told so, with a
 // code that says ask again and where to look, though it named no deadline.
 func TestRequestWithoutAMajorityIsAnswered(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	publish(t, f.dial(0), "there", 0, 1)
 	if _, err := f.dial(0).Admin().TopicCreate(t.Context(), protocol.TopicCreate{Topic: "wide", Config: protocol.TopicConfig{Partitions: 3}}); err != nil {

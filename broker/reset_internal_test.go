@@ -31,6 +31,7 @@ func (b *Broker) subNow(name string) *state.Subscription {
 // What is acknowledged above the prefix of one partition is not forgotten
 // because the cursor of another is moved (R18).
 func TestSeekOfOnePartitionLeavesTheOthersAlone(t *testing.T) {
+	t.Parallel()
 	b, m := subscribed(t, 2)
 	epoch := b.meta.View().Partition(m.Topic, 1).Epoch
 	acked := state.CursorDelta{Subscription: m.ID, Partition: 1, Epoch: epoch, Acked: state.Offsets{{Start: 5, End: 9}}, Counts: state.OffsetNumbers{{Offset: 3, Number: 4}}}
@@ -91,6 +92,7 @@ func fill(t *testing.T, p *served.Partition, n int) {
 // Seeks that run side by side are carried out one after the other, on one
 // partition and on several, and none is refused; shells end where the metadata do.
 func TestSeeksSideBySideAllSucceed(t *testing.T) {
+	t.Parallel()
 	const partitions, each = 2, 4
 	b, m := subscribed(t, partitions)
 	shells := make([]*delivery.Subscription, partitions)

@@ -54,6 +54,7 @@ func first(p *served.Partition) error {
 // Nothing is deleted unless the new start of the log is committed (R13): not
 // when nobody answers, and not by an owner whose epoch is over (R4).
 func TestRetentionCommitsBeforeItDeletes(t *testing.T) {
+	t.Parallel()
 	b, p := bounded(t)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -81,6 +82,7 @@ func TestRetentionCommitsBeforeItDeletes(t *testing.T) {
 // Damage does not keep a topic from being bounded: what could not be read is
 // made LOST by command, and only then passed (R18).
 func TestRetentionPassesDamage(t *testing.T) {
+	t.Parallel()
 	b, p := bounded(t)
 	p.Past.SawDamage(storage.Damage{From: 3, To: 5, File: "f", Err: errors.New("bad")})
 	status := func(offset uint64) state.RangeStatus {

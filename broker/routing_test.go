@@ -12,6 +12,7 @@ import (
 // Topics are made on every broker, wherever they were asked for, and a client
 // reaches each through whichever broker it dialled.
 func TestClientReachesTopicsOnEveryBroker(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	owners := map[int]int{}
 	for i := range 6 {
@@ -30,6 +31,7 @@ func TestClientReachesTopicsOnEveryBroker(t *testing.T) {
 
 // One topic of several partitions: positions are found on the brokers that own them.
 func TestPartitionsOnSeveralBrokers(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, nil)
 	c := f.dial(0)
 	p, err := c.Producer(t.Context(), "spread", client.ProducerConfig{Create: &protocol.TopicConfig{Partitions: 4}})
@@ -62,6 +64,7 @@ func TestPartitionsOnSeveralBrokers(t *testing.T) {
 // A broker that is not the owner says who is, with the epoch; one that has not
 // applied yet what the client knows waits a moment instead of refusing (R4).
 func TestRedirectNamesTheOwner(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, nil)
 	c := f.dial(0)
 	publish(t, c, "elsewhere", 0, 1)

@@ -9,6 +9,7 @@ import (
 
 // An epoch opens at the end only where nothing above it can have been acknowledged (R3, R6, R10).
 func TestEpochOpensWhereTheEndIsProven(t *testing.T) {
+	t.Parallel()
 	damagedTail := []storage.Damage{{From: 7, To: 9}}
 	damagedInside := []storage.Damage{{From: 2, To: 4}}
 	for name, test := range map[string]struct {

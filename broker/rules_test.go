@@ -49,6 +49,7 @@ func (c *rawConn) refusal() *protocol.Error {
 
 // What a produce frame may have wrong is refused at the door, as not stored, and takes no offset (R4, R21).
 func TestProduceFrameIsChecked(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	publish(t, dial(t, n), "checked", 0, 1)
 	c := rawDial(t, n.ClientAddr())
@@ -82,6 +83,7 @@ func TestProduceFrameIsChecked(t *testing.T) {
 
 // While the sync hangs a produce frame has no answer, and a duplicate of it none either (R1, R17).
 func TestNoAckBeforeTheSync(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	fsys, on := onMemory(t, dir)
 	n := start(t, dir, on)
@@ -115,6 +117,7 @@ func TestNoAckBeforeTheSync(t *testing.T) {
 // A batch whose write found no space was on its way: it is unknown, never "not stored" (R5), and the same sequence is
 // stored once when there is space (R20).
 func TestPendingBatchIsNeverCalledNotStored(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	fsys, on := onMemory(t, dir)
 	n := start(t, dir, on)
@@ -154,6 +157,7 @@ func TestPendingBatchIsNeverCalledNotStored(t *testing.T) {
 
 // The start of the log moves once that is committed: refused by the metadata, it stays and so do the messages (R13).
 func TestTruncateCommitsBeforeItTrims(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), func(c *broker.Config) {
 		c.Storage.Sync, c.Storage.SyncInterval = storage.Interval, time.Hour
 	})

@@ -49,6 +49,7 @@ func closeConsumer(t testing.TB, cons *client.Consumer) {
 
 // A60: acknowledged out of order, then a restart: only what was not acknowledged comes again.
 func TestScatteredAcksSurviveARestart(t *testing.T) {
+	t.Parallel()
 	const messages = 4000
 	dir := t.TempDir()
 	n := start(t, dir, nil)
@@ -86,6 +87,7 @@ func TestScatteredAcksSurviveARestart(t *testing.T) {
 }
 
 func TestRefusedMessageComesAgainCounted(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
 	publish(t, c, "again", 0, 3)
@@ -109,6 +111,7 @@ func TestRefusedMessageComesAgainCounted(t *testing.T) {
 }
 
 func TestSharedSubscriptionDividesMessagesAndLosesNone(t *testing.T) {
+	t.Parallel()
 	const messages, consumers = 3000, 3
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
@@ -155,6 +158,7 @@ func TestSharedSubscriptionDividesMessagesAndLosesNone(t *testing.T) {
 }
 
 func TestExclusiveSubscriptionTakesOneConsumer(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
 	publish(t, c, "one", 0, 1)
@@ -170,6 +174,7 @@ func TestExclusiveSubscriptionTakesOneConsumer(t *testing.T) {
 // A consumer that asks for what this version does not have is told so and leaves no subscription behind: one that nobody
 // wanted would count as unread.
 func TestRefusedConsumerLeavesNoSubscription(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
 	publish(t, c, "kept", 0, 1)
@@ -196,6 +201,7 @@ func TestRefusedConsumerLeavesNoSubscription(t *testing.T) {
 }
 
 func TestLiveTopicDeliversToWhoIsThere(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
 	if _, err := c.Admin().TopicCreate(t.Context(), protocol.TopicCreate{Topic: "live", Config: protocol.TopicConfig{NonReliable: true}}); err != nil {
@@ -224,6 +230,7 @@ func TestLiveTopicDeliversToWhoIsThere(t *testing.T) {
 // A producer that was closed is gone from its partition before its client
 // hears so: an exclusive one would keep all others out for ever.
 func TestClosedProducersAreGone(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
 	for i := range 10 {
@@ -249,6 +256,7 @@ func TestClosedProducersAreGone(t *testing.T) {
 
 // Who sends to a live topic, or waits for its messages, is told that it was deleted.
 func TestClientsOfALiveTopicHearOfItsEnd(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
 	if _, err := c.Admin().TopicCreate(t.Context(), protocol.TopicCreate{Topic: "live", Config: protocol.TopicConfig{NonReliable: true}}); err != nil {
@@ -283,6 +291,7 @@ func TestClientsOfALiveTopicHearOfItsEnd(t *testing.T) {
 // Producers alone do not keep a topic: it goes, and they hear so, for good, with
 // their next message. A consumer does.
 func TestTopicWithOnlyProducersIsDeleted(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
 	for name, cfg := range map[string]protocol.TopicConfig{"kept": {}, "live": {NonReliable: true}} {
@@ -308,6 +317,7 @@ func TestTopicWithOnlyProducersIsDeleted(t *testing.T) {
 }
 
 func TestSeekAndReadByOffsetAndTime(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
 	publish(t, c, "seek", 0, 100)
@@ -339,6 +349,7 @@ func TestSeekAndReadByOffsetAndTime(t *testing.T) {
 
 // A69: a deleted subscription stays deleted; one of the same name begins anew.
 func TestTopicsAndSubscriptionsAreDeletedForGood(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	n := start(t, dir, nil)
 	c := dial(t, n)
@@ -367,6 +378,7 @@ func TestTopicsAndSubscriptionsAreDeletedForGood(t *testing.T) {
 
 // A71, A72: what a bad peer sends ends its own connection and nothing else.
 func TestGarbageEndsOnlyItsConnection(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
 	publish(t, c, "good", 0, 10)
@@ -392,6 +404,7 @@ func TestGarbageEndsOnlyItsConnection(t *testing.T) {
 }
 
 func TestHTTPTellsHealthMetricsAndAdmin(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
 	publish(t, c, "seen", 0, 10)
@@ -426,6 +439,7 @@ func TestHTTPTellsHealthMetricsAndAdmin(t *testing.T) {
 
 // What JSON says of a topic is what it becomes, and an argument is one value with nothing behind it.
 func TestHTTPArguments(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	for name, test := range map[string]struct {
 		op, body string
@@ -466,6 +480,7 @@ func TestHTTPArguments(t *testing.T) {
 }
 
 func TestLogLongerThanTheCeilingAndSegments(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), func(c *broker.Config) { c.Storage.SegmentBytes = 64 << 10 })
 	c := dial(t, n)
 	publish(t, c, "long", 0, 50_000)

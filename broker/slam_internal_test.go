@@ -65,6 +65,7 @@ func pipeConn(t *testing.T, b *Broker) (c *conn, far net.Conn) {
 // behind: one nobody reads would hold its messages for ever, and keep an
 // exclusive subscription shut.
 func TestConnectionThatEndsWhileItSubscribesLeavesNoConsumer(t *testing.T) {
+	t.Parallel()
 	b := running(t, "/default/slam", protocol.TopicConfig{})
 	q := &protocol.Subscribe{Topic: "/default/slam", Subscription: "s", Consumer: "a", Credit: 10}
 	if _, err := b.admin.CreateSubscription(t.Context(), &protocol.SubCreate{Topic: q.Topic, Subscription: q.Subscription}); err != nil {
@@ -111,6 +112,7 @@ func TestConnectionThatEndsWhileItSubscribesLeavesNoConsumer(t *testing.T) {
 // A consumer that is ended before its client knows the handle is told of it
 // behind the answer, and not before: the client would not know whom it means.
 func TestEndOfAConsumerIsToldBehindTheAnswerThatNamesIt(t *testing.T) {
+	t.Parallel()
 	b := running(t, "/default/early", protocol.TopicConfig{})
 	c, far := pipeConn(t, b)
 	h, err := c.subscribe(t.Context(), &protocol.Subscribe{Topic: "/default/early", Subscription: "s", Consumer: "a", Credit: 10})

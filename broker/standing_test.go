@@ -42,6 +42,7 @@ func statuses(m *state.Partition) (out []string) {
 // A lag is messages: those that are away may come back and are told apart, as a bound, and the offsets behind them that no
 // message ever had count for nobody. Who waits at a gap says so while he waits, and as long as it is one.
 func TestLagIsMessagesWhileATailIsAway(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, func(c *broker.Config) { c.GapWait = time.Hour })
 	publish(t, f.dial(0), "behind", 0, 300)
 	consume(t, f.dial(0), "behind/s", 0, 100)
@@ -73,6 +74,7 @@ func TestLagIsMessagesWhileATailIsAway(t *testing.T) {
 // A restored cluster does not know what was written behind its snapshot: every such range is listed, the lag is what can be
 // read, and one command settles those of a topic.
 func TestRestoredTopicIsSettledByOneCommand(t *testing.T) {
+	t.Parallel()
 	const parts = 5
 	f := newFleet(t, 1, nil)
 	c := f.dial(0)
@@ -134,6 +136,7 @@ func TestRestoredTopicIsSettledByOneCommand(t *testing.T) {
 // Who is there is asked of the brokers, so that a list is right the moment one is killed, whatever gossip knows and the
 // cluster has decided by then; what was never written to is nobody's only copy.
 func TestBrokersAreSeenAsTheyAnswer(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	c := f.dial(0)
 	a := c.Admin()

@@ -96,6 +96,7 @@ func ownedTopic(t testing.TB, f *fleet, leads bool) (topic string, owner int) {
 // A broker that was cut off gives up at its lease, and when it is back finds
 // itself declared lost: it registers again and goes on (R8).
 func TestLostBrokerRegistersAgain(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, nil)
 	topic, owner := ownedTopic(t, f, false)
 	n := f.nodes[owner]
@@ -127,6 +128,7 @@ func TestLostBrokerRegistersAgain(t *testing.T) {
 // nobody mistakes for the new owner's: its offsets lie below the ceiling at
 // which that one opened, and are those of the orphaned range (R2, R3, R4).
 func TestZombieWithoutLeaseCheckTakesNoOffsetOfTheNextOwner(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, func(c *broker.Config) { c.Peers.LeaseCheckOff = true })
 	topic, owner := ownedTopic(t, f, false)
 	n := f.nodes[owner]
@@ -182,6 +184,7 @@ func (a *alarms) WithAttrs([]slog.Attr) slog.Handler { return a }
 // Messages that were only ever on the lost disk are ORPHANED, and no damage of
 // the disk of the broker that takes over: its log is as it should be.
 func TestTakeoverRaisesNoAlarmForWhatWasNeverHere(t *testing.T) {
+	t.Parallel()
 	heard := &alarms{}
 	f := newFleet(t, 3, func(c *broker.Config) { c.Log = slog.New(heard) })
 	topic, owner := ownedTopic(t, f, false)
@@ -221,6 +224,7 @@ func TestTakeoverRaisesNoAlarmForWhatWasNeverHere(t *testing.T) {
 // An empty log that begins at a ceiling, as a takeover of one leaves it, moves
 // like any other, and so does one that was emptied by truncation.
 func TestEmptyLogMoves(t *testing.T) {
+	t.Parallel()
 	for name, before := range map[string]int{"nothing before": 0, "messages before": 5} {
 		t.Run(name, func(t *testing.T) { emptyLogMoves(t, before) })
 	}

@@ -14,6 +14,7 @@ import (
 // the old one held comes again, to the new one, and the old one is told so for
 // good. Names that nobody gave never meet.
 func TestConsumerOfTheSameNameTakesOver(t *testing.T) {
+	t.Parallel()
 	const messages, held, acked = 20, 10, 3
 	n := start(t, t.TempDir(), nil)
 	publish(t, dial(t, n), "taken", 0, messages)
@@ -68,6 +69,7 @@ func TestConsumerOfTheSameNameTakesOver(t *testing.T) {
 // So it is where nothing is stored: a client that comes back over a new
 // connection is not kept out by its own old one, which may be dead.
 func TestConsumerOfTheSameNameTakesOverLive(t *testing.T) {
+	t.Parallel()
 	n := start(t, t.TempDir(), nil)
 	c := dial(t, n)
 	for _, typ := range []protocol.SubscriptionType{protocol.Exclusive, protocol.Shared} {

@@ -13,6 +13,7 @@ import (
 // deleted topic had goes whole, and its tombstone with it; retention counts what lies in
 // the cold tier.
 func TestColdTierIsKeptInOrder(t *testing.T) {
+	t.Parallel()
 	const messages = 60
 	change, cold := inCold(t)
 	n := start(t, t.TempDir(), func(c *broker.Config) {
