@@ -94,7 +94,7 @@ bench:
 cluster:
 	@scripts/cluster
 
-# Three brokers, or one with BROKERS=1. The last line is the verdict.
+# Three brokers, one with BROKERS=1, three with a cold tier with BROKERS=3+cold. The last line is the verdict.
 chaos:
 	@BROKERS=$(BROKERS) scripts/chaos $(MINUTES) $(SEED)
 

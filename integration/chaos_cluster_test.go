@@ -19,7 +19,13 @@ import (
 func (c *chaos) startCluster(n int) {
 	c.t.Helper()
 	c.wires = newWires(c.t, n)
-	c.fleet = newFleet(c.t, n, options{wires: c.wires})
+	o := options{}
+	if c.share != nil {
+		o = tiered("shared_fs", c.share.url())
+		c.topics = append(c.topics, chaosTopic{"/default/chaos-sure-1", 1, history.Object}, chaosTopic{"/default/chaos-sure-2", 2, history.Object})
+	}
+	o.wires = c.wires
+	c.fleet = newFleet(c.t, n, o)
 	for _, b := range c.fleet.brokers {
 		disk := mountLossyDisk(c.t)
 		b.dir = filepath.Join(disk.dir, "data")
@@ -27,7 +33,7 @@ func (c *chaos) startCluster(n int) {
 	}
 	c.fleet.start()
 	for i := range n - 1 {
-		c.topics = append(c.topics, chaosTopic{fmt.Sprintf("/default/chaos-1-%d", i+2), 1})
+		c.topics = append(c.topics, chaosTopic{fmt.Sprintf("/default/chaos-1-%d", i+2), 1, history.Local})
 	}
 }
 

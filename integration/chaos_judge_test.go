@@ -62,7 +62,7 @@ func (c *chaos) readBack() *history.Final {
 		}
 		for _, p := range d.Partitions {
 			end := final.Partition(topic.name, p.Partition)
-			end.LogStart, end.Ranges = int64(p.LogStart), namedRanges(p)
+			end.Level, end.LogStart, end.Ranges = topic.level, int64(p.LogStart), namedRanges(p)
 			for _, r := range p.Ranges {
 				end.Epochs = append(end.Epochs, history.Epoch{Number: r.Epoch, From: int64(r.Start), Open: strings.EqualFold(r.Status, "open")})
 			}

@@ -24,6 +24,7 @@ type chaos struct {
 	brokers []*patientOfChaos
 	fleet   *fleet // the same brokers; nil when there is one
 	wires   *wires // what they talk over; nil when there is one
+	share   *share // their cold tier; nil: there is none
 	run     *history.Run
 	topics  []chaosTopic
 
@@ -40,11 +41,12 @@ type patientOfChaos struct {
 type chaosTopic struct {
 	name       string
 	partitions int
+	level      history.Level
 }
 
 // TestChaos runs for CHAOS_MINUTES (a few seconds by default) with CHAOS_SEED, which decides the plan of faults and the
-// sizes of messages, on CHAOS_BROKERS, or on one broker and then on three. scripts/chaos prints the line with the verdict
-// last.
+// sizes of messages, on CHAOS_BROKERS: one broker, then three, then three with a cold tier (3+cold) unless it says
+// otherwise. scripts/chaos prints the line with the verdict last.
 func TestChaos(t *testing.T) {
 	minutes, err := strconv.ParseFloat(envOr("CHAOS_MINUTES", "0.2"), 64)
 	if err != nil {
@@ -54,13 +56,14 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for word := range strings.FieldsSeq(envOr("CHAOS_BROKERS", "1 3")) {
-		brokers, err := strconv.Atoi(word)
+	for word := range strings.FieldsSeq(envOr("CHAOS_BROKERS", "1 3 3+cold")) {
+		number, cold := strings.CutSuffix(word, "+cold")
+		brokers, err := strconv.Atoi(number)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Run(word, func(t *testing.T) {
-			report := runChaos(t, brokers, time.Duration(minutes*float64(time.Minute)), seed)
+			report := runChaos(t, brokers, cold, time.Duration(minutes*float64(time.Minute)), seed)
 			if !report.OK() {
 				t.Error(report)
 			}
@@ -68,7 +71,7 @@ func TestChaos(t *testing.T) {
 			if t.Failed() && report.OK() {
 				verdict = "FAILED: see above; " + verdict
 			}
-			t.Logf("chaos verdict: %s brokers=%d seed=%d", verdict, brokers, seed)
+			t.Logf("chaos verdict: %s brokers=%s seed=%d", verdict, word, seed)
 		})
 	}
 }
@@ -80,10 +83,14 @@ func envOr(name, otherwise string) string {
 	return otherwise
 }
 
-func runChaos(t testing.TB, brokers int, d time.Duration, seed uint64) history.Report {
+func runChaos(t testing.TB, brokers int, cold bool, d time.Duration, seed uint64) history.Report {
 	t.Helper()
-	c := &chaos{t: t, seed: seed, run: history.New(seed), topics: []chaosTopic{{"/default/chaos-1", 1}, {"/default/chaos-3", 3}}}
-	if brokers == 1 {
+	c := &chaos{t: t, seed: seed, run: history.New(seed)}
+	c.topics = []chaosTopic{{"/default/chaos-1", 1, history.Local}, {"/default/chaos-3", 3, history.Local}}
+	if cold {
+		c.share = newShare(t)
+	}
+	if brokers == 1 && !cold {
 		disk := mountLossyDisk(t)
 		c.brokers = []*patientOfChaos{{startBroker(t, "n1", options{dir: filepath.Join(disk.dir, "data")}), disk}}
 	} else {
@@ -108,6 +115,7 @@ func runChaos(t testing.TB, brokers int, d time.Duration, seed uint64) history.R
 	c.consuming.Wait()
 	t.Logf("all is consumed after %v", time.Since(began))
 	final := c.readBack()
+	c.soundTiers()
 	t.Logf("and read back after %v", time.Since(began))
 	return c.run.Check(final)
 }
@@ -154,20 +162,25 @@ func (c *chaos) makeTopics() {
 	cl := c.dial()
 	defer cl.Close()
 	for _, topic := range c.topics {
-		arg := protocol.TopicCreate{Topic: topic.name, Config: protocol.TopicConfig{Partitions: topic.partitions}}
+		arg := protocol.TopicCreate{Topic: topic.name, Config: protocol.TopicConfig{Partitions: topic.partitions, Durability: string(topic.level)}}
 		if _, err := cl.Admin().TopicCreate(c.t.Context(), arg); err != nil {
 			c.t.Fatalf("make topic: %v", err)
 		}
 	}
 }
 
-// hurt breaks something, lets it mend, and goes on until the time is over. The first round has every kind once, so that
-// a short run is a whole one.
+// hurt breaks something, lets it mend, and goes on until the time is over. The first round has every kind once, what the
+// cold tier adds before all else, so that a short run says something of it.
 func (c *chaos) hurt(d time.Duration) {
 	rnd := rand.New(rand.NewPCG(c.seed, 1))
 	faults := []func(*rand.Rand, *patientOfChaos){c.kill, c.pause, c.fillDisk, c.cutPower, c.failSync}
 	if c.fleet != nil {
 		faults = append(faults, c.isolate, c.cutOneWay, c.move, c.stop, c.killForLong)
+	}
+	swap := func(a, b int) { faults[a], faults[b] = faults[b], faults[a] }
+	rnd.Shuffle(len(faults), swap)
+	if c.share != nil {
+		faults = append([]func(*rand.Rand, *patientOfChaos){c.loseStore, c.loseDisk}, faults...)
 	}
 	end := time.Now().Add(d)
 	for i := 0; time.Now().Before(end); i++ {
@@ -175,8 +188,8 @@ func (c *chaos) hurt(d time.Duration) {
 		if !rest(c.t.Context(), between) {
 			return
 		}
-		if i%len(faults) == 0 {
-			rnd.Shuffle(len(faults), func(a, b int) { faults[a], faults[b] = faults[b], faults[a] })
+		if i > 0 && i%len(faults) == 0 {
+			rnd.Shuffle(len(faults), swap)
 		}
 		faults[i%len(faults)](rnd, c.victim(rnd))
 	}

@@ -18,6 +18,35 @@ func tiered(mode, url string, more ...string) options {
 	)}
 }
 
+// share is a folder that is a cold tier, and can go away as a mount does.
+type share struct {
+	t   testing.TB
+	dir string
+}
+
+func newShare(t testing.TB) *share {
+	t.Helper()
+	s := &share{t, filepath.Join(t.TempDir(), "share")}
+	if err := os.Mkdir(s.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *share) url() string { return "file://" + s.dir }
+
+func (s *share) leave() { s.rename(s.dir, s.dir+".away") }
+
+// comeBack fails when anybody has written into the place where the share was.
+func (s *share) comeBack() { s.rename(s.dir+".away", s.dir) }
+
+func (s *share) rename(from, to string) {
+	s.t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		s.t.Error(err)
+	}
+}
+
 // stores are the cold tiers that the tests run over.
 func stores(t *testing.T, run func(t *testing.T, o options)) {
 	t.Run("folder", func(t *testing.T) { run(t, tiered("shared_fs", "file://"+t.TempDir())) })

@@ -19,6 +19,7 @@ const (
 	DiskDamaged Kind = "disk damaged" // bytes that were synced have changed
 	DiskGone    Kind = "disk gone"    // a whole data directory is lost
 	WarmGone    Kind = "warm gone"    // the write buffer lost its contents
+	StoreAway   Kind = "store away"   // the cold tier answers nobody
 	CutOff      Kind = "cut off"      // nothing passes between a broker and the others, one way or both
 	Moved       Kind = "moved"        // no fault: partitions were moved to the broker
 	Stopped     Kind = "stopped"      // no fault: the broker was asked to stop
@@ -85,8 +86,12 @@ func mayLose(level Level, kinds []Kind) bool {
 	}
 }
 
-// slow is how long a send must take to count as delayed by a fault that lies in its time.
-const slow = 100 * time.Millisecond
+// slow is how long a send must take to count as delayed by a fault that lies in its time, and slowObject how long where
+// each waits for the cold tier.
+const (
+	slow       = 100 * time.Millisecond
+	slowObject = 2 * time.Second
+)
 
 // judgeBites fails a run whose faults did nothing that a client could see: it proves nothing.
 func (c *check) judgeBites() {
@@ -117,7 +122,11 @@ func (c *check) felt(f *Fault) bool {
 			if s.begin > end || s.end >= 0 && s.end < f.begin {
 				continue
 			}
-			if s.outcome != acked || s.end-s.begin >= slow {
+			limit := slow
+			if s.outcome == acked && c.end(s.part).Level == Object {
+				limit = slowObject
+			}
+			if s.outcome != acked || s.end-s.begin >= limit {
 				return true
 			}
 		}
