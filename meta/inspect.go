@@ -54,7 +54,7 @@ func inspect(dir string, bootstrapped bool) (first bool, err error) {
 		return false, err
 	}
 	path := filepath.Join(dir, raftDir, databaseFile)
-	newest, err := newestSnapshot(filepath.Join(dir, raftDir))
+	newest, half, err := newestSnapshots(filepath.Join(dir, raftDir))
 	if err != nil {
 		return false, err
 	}
@@ -89,26 +89,36 @@ func inspect(dir string, bootstrapped bool) (first bool, err error) {
 		}
 		return true, nil
 	}
-	return false, inspectSnapshot(path, log, newest)
+	err = inspectSnapshot(path, log, newest)
+	if err != nil && half != nil && (newest == nil || half.index > newest.index) {
+		err = &DamagedError{half.lacks, errors.New("the file is missing, and the log does not hold what it was of")}
+	}
+	return false, err
 }
 
 // snapshotRef names a snapshot by what its folder's name says.
 type snapshotRef struct {
 	dir         string
 	term, index uint64
+	lacks       string // a file; empty: it is whole
 }
 
 // newestSnapshot returns the finished snapshot with the highest index, nil if there is none.
 func newestSnapshot(dir string) (*snapshotRef, error) {
+	newest, _, err := newestSnapshots(dir)
+	return newest, err
+}
+
+// newestSnapshots returns the snapshot with the highest index of those that are whole, and of those that lack a file.
+func newestSnapshots(dir string) (whole, half *snapshotRef, err error) {
 	base := filepath.Join(dir, snapshotDir)
 	entries, err := os.ReadDir(base)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var newest *snapshotRef
 	for _, e := range entries {
 		part := strings.Split(e.Name(), "-")
 		if !e.IsDir() || len(part) != 3 {
@@ -120,11 +130,24 @@ func newestSnapshot(dir string) (*snapshotRef, error) {
 		if errors.Join(err1, err2, err3) != nil {
 			continue
 		}
-		if newest == nil || index > newest.index || index == newest.index && e.Name() > filepath.Base(newest.dir) {
-			newest = &snapshotRef{filepath.Join(base, e.Name()), term, index}
+		ref := &snapshotRef{dir: filepath.Join(base, e.Name()), term: term, index: index}
+		if ref.lacks, err = missing(ref.dir); err != nil {
+			return nil, nil, err
+		}
+		if ref.lacks == "" {
+			whole = newer(whole, ref)
+		} else {
+			half = newer(half, ref)
 		}
 	}
-	return newest, nil
+	return whole, half, nil
+}
+
+func newer(x, y *snapshotRef) *snapshotRef {
+	if x == nil || y.index > x.index || y.index == x.index && y.dir > x.dir {
+		return y
+	}
+	return x
 }
 
 // inspectSnapshot checks that the newest snapshot is whole and that the log goes on from it.
@@ -140,7 +163,7 @@ func inspectSnapshot(database string, log logExtent, newest *snapshotRef) error 
 		return &DamagedError{newest.dir,
 			fmt.Errorf("the snapshot ends at entry %d, the log holds %d to %d", newest.index, log.first, log.last)}
 	}
-	metaPath := filepath.Join(newest.dir, "meta.json")
+	metaPath := filepath.Join(newest.dir, snapshotMeta)
 	b, err := os.ReadFile(metaPath)
 	if err != nil {
 		return &DamagedError{metaPath, err}
@@ -155,7 +178,7 @@ func inspectSnapshot(database string, log logExtent, newest *snapshotRef) error 
 	if m.Index != newest.index || m.Term != newest.term {
 		return &DamagedError{metaPath, fmt.Errorf("it names entry %d of term %d", m.Index, m.Term)}
 	}
-	statePath := filepath.Join(newest.dir, "state.bin")
+	statePath := filepath.Join(newest.dir, snapshotState)
 	f, err := os.Open(statePath)
 	if err != nil {
 		return &DamagedError{statePath, err}

@@ -100,7 +100,7 @@ func (n *Node) start(first bool) error {
 		return fmt.Errorf("remove unfinished snapshots: %w", err)
 	}
 	rc := n.cfg.raft()
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(n.store.dir, retainSnapshots, rc.Logger)
+	snaps, err := openSnapshots(n.store.dir, rc)
 	if err != nil {
 		return fmt.Errorf("open snapshots: %w", err)
 	}

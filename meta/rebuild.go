@@ -65,7 +65,7 @@ func writeRebuilt(dir string, store state.StoreID, address string, s *state.Stat
 	}
 	rc := cfg.raft()
 	rc.Logger = newLogger(slog.New(slog.DiscardHandler))
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(raftFolder, retainSnapshots, rc.Logger)
+	snaps, err := openSnapshots(raftFolder, rc)
 	if err != nil {
 		return err
 	}

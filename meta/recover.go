@@ -54,7 +54,7 @@ func recoverStore(cfg Config, st *store, address string) error {
 	}
 	rc := cfg.raft()
 	rc.Logger = newLogger(slog.New(slog.DiscardHandler))
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(st.dir, retainSnapshots, rc.Logger)
+	snaps, err := openSnapshots(st.dir, rc)
 	if err != nil {
 		return err
 	}

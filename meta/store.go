@@ -155,8 +155,11 @@ func removeLeftovers(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".tmp") {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, snapshotDir, e.Name())))
+		folder := filepath.Join(dir, snapshotDir, e.Name())
+		lacks, lerr := missing(folder)
+		err = errors.Join(err, lerr)
+		if lacks != "" || strings.HasSuffix(e.Name(), ".tmp") {
+			err = errors.Join(err, os.RemoveAll(folder))
 		}
 	}
 	return err
