@@ -19,7 +19,7 @@ import (
 
 // atOnce is how many tests that call t.Parallel run beside each other, however few processors there are: they wait for
 // leases, elections and files most of the time. Tests that assert times do not call it.
-const atOnce = "4"
+const atOnce = "3"
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -21,7 +21,6 @@ import (
 // A broker that is stopped hands over all its topics first, as planned moves:
 // nobody takes anything over, no client sees an error, and no range is orphaned (R16).
 func TestStoppedBrokerHandsOver(t *testing.T) {
-	t.Parallel()
 	for name, leads := range map[string]bool{"leader": true, "follower": false} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, 3, nil)
@@ -179,7 +178,6 @@ func TestAcknowledgedIsNotDeliveredAgainAfterAMove(t *testing.T) {
 // no majority to tell of it: that is a clean stop all the same, and a quick one,
 // with the time for a stop as it is by default; nothing is lost by it.
 func TestAllBrokersStopInTurn(t *testing.T) {
-	t.Parallel()
 	for name, topics := range map[string]int{"with topics": 4, "empty": 0} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, 3, func(c *broker.Config) { c.Peers.Shutdown = 30 * time.Second })

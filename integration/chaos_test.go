@@ -245,7 +245,9 @@ func (c *chaos) partitions() map[string]protocol.PartitionDescription {
 func (c *chaos) fault(kind history.Kind, b *patientOfChaos, do func()) {
 	before := c.epochs()
 	f := c.run.Fault(kind, b.name)
-	c.spare(f, b.name)
+	if kind != history.StoreAway { // which is everybody's
+		c.spare(f, b.name)
+	}
 	do()
 	changed := false
 	for p, e := range c.epochs() {
