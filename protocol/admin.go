@@ -58,6 +58,7 @@ type TopicSummary struct {
 	Subscriptions  int    `msgpack:"s" json:"subscriptions"`
 	RetentionMS    int64  `msgpack:"rt,omitempty" json:"retention_ms,omitempty"`
 	RetentionBytes int64  `msgpack:"rb,omitempty" json:"retention_bytes,omitempty"`
+	RetentionAcked bool   `msgpack:"ra,omitempty" json:"retention_acked,omitempty"`
 }
 
 // TopicList is a page of topics in name order; More says that there are others behind it.
@@ -74,7 +75,8 @@ type TopicDescription struct {
 	Durability     string                 `msgpack:"d" json:"durability"`
 	RetentionMS    int64                  `msgpack:"rt,omitempty" json:"retention_ms,omitempty"`
 	RetentionBytes int64                  `msgpack:"rb,omitempty" json:"retention_bytes,omitempty"`
-	Sync           string                 `msgpack:"sy,omitempty" json:"sync,omitempty"` // interval: acks survive a process kill only
+	RetentionAcked bool                   `msgpack:"ra,omitempty" json:"retention_acked,omitempty"` // what every subscription has acknowledged may go
+	Sync           string                 `msgpack:"sy,omitempty" json:"sync,omitempty"`            // interval: acks survive a process kill only
 	Partitions     []PartitionDescription `msgpack:"p" json:"partitions"`
 	Subscriptions  []SubDescription       `msgpack:"s" json:"subscriptions"`
 }
@@ -128,6 +130,7 @@ type TopicSet struct {
 	Topic          string  `msgpack:"t" json:"topic"`
 	RetentionMS    *int64  `msgpack:"rt,omitempty" json:"retention_ms,omitempty"`
 	RetentionBytes *int64  `msgpack:"rb,omitempty" json:"retention_bytes,omitempty"`
+	RetentionAcked *bool   `msgpack:"ra,omitempty" json:"retention_acked,omitempty"`
 	Durability     *string `msgpack:"d,omitempty" json:"durability,omitempty"`
 }
 

@@ -46,6 +46,7 @@ func samples(t testing.TB) []sample {
 		{"ping", TypePing, 2, nil, nil},
 		{"pong", TypePong, 2, nil, nil},
 		{"lookup", TypeLookup, 3, &Lookup{"/default/orders", create}, nil},
+		{"lookup-acked", TypeLookup, 3, &Lookup{"/default/orders", &TopicConfig{Partitions: 3, RetentionBytes: 1 << 30, RetentionAcked: true}}, nil},
 		{"lookup-ok", TypeLookupOK, 3, &LookupOK{id, "/default/orders", true, "local", true, []PartitionOwner{{"n1", "10.0.0.1:6650", 5}}}, nil},
 		{"admin", TypeAdmin, 4, &Admin{OpTopicDescribe}, admin},
 		{"admin-ok", TypeAdminOK, 4, nil, []byte{0x80}},

@@ -120,6 +120,7 @@ func (h *TopicConfig) walk(c *codec) {
 	c.text("d", &h.Durability)
 	signed(c, "rt", &h.RetentionMS)
 	signed(c, "rb", &h.RetentionBytes)
+	c.bool("ra", &h.RetentionAcked)
 }
 
 func (h *LookupOK) walk(c *codec) {

@@ -149,6 +149,7 @@ type TopicConfig struct {
 	Durability     string `msgpack:"d,omitempty" json:"durability"` // local, warm, object
 	RetentionMS    int64  `msgpack:"rt,omitempty" json:"retention_ms,omitempty"`
 	RetentionBytes int64  `msgpack:"rb,omitempty" json:"retention_bytes,omitempty"`
+	RetentionAcked bool   `msgpack:"ra,omitempty" json:"retention_acked,omitempty"` // what every subscription has acknowledged may go
 }
 
 // Lookup asks for the partitions of a topic and who owns them. With Create a

@@ -34,6 +34,8 @@ type (
 	Backlog = wal.Backlog
 	// Trimmed says that an offset lies below the start of the log.
 	Trimmed = wal.Trimmed
+	// Retention says what of a log may be given up; see [wal.Retention].
+	Retention = wal.Retention
 	// SequenceError says which sequence a session stores next.
 	SequenceError = sessions.SequenceError
 	// Sessions is a producer table (R17): what each session has stored.

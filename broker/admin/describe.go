@@ -35,6 +35,7 @@ func (b *Board) topicList(_ context.Context, q *protocol.ListArgs) (any, error) 
 			Topic: t.Name, ID: t.ID.String(), Reliable: t.Settings.Reliable, Durability: t.Settings.Durability.String(),
 			Partitions:  int(t.Settings.Partitions),
 			RetentionMS: t.Settings.RetentionTime.Milliseconds(), RetentionBytes: int64(t.Settings.RetentionBytes),
+			RetentionAcked: t.Settings.RetentionAcked,
 		}
 		for range view.Subscriptions(t.ID) {
 			s.Subscriptions++
@@ -53,7 +54,8 @@ func (b *Board) topicDescribe(ctx context.Context, q *protocol.TopicArgs) (any, 
 	out := &protocol.TopicDescription{
 		Topic: t.Name, ID: t.ID.String(), Reliable: t.Settings.Reliable, Durability: t.Settings.Durability.String(),
 		RetentionMS: t.Settings.RetentionTime.Milliseconds(), RetentionBytes: int64(t.Settings.RetentionBytes),
-		Partitions: []protocol.PartitionDescription{}, Subscriptions: []protocol.SubDescription{},
+		RetentionAcked: t.Settings.RetentionAcked,
+		Partitions:     []protocol.PartitionDescription{}, Subscriptions: []protocol.SubDescription{},
 	}
 	subs := slices.Collect(view.Subscriptions(t.ID))
 	g := b.gather(ctx, view, t, q.Partition, namesOf(subs))

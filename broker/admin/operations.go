@@ -32,7 +32,7 @@ func (b *Board) topicCreate(ctx context.Context, q *protocol.TopicCreate) (any, 
 func wireConfig(s state.TopicSettings) protocol.TopicConfig {
 	return protocol.TopicConfig{
 		Partitions: int(s.Partitions), NonReliable: !s.Reliable, Durability: s.Durability.String(),
-		RetentionMS: s.RetentionTime.Milliseconds(), RetentionBytes: int64(s.RetentionBytes),
+		RetentionMS: s.RetentionTime.Milliseconds(), RetentionBytes: int64(s.RetentionBytes), RetentionAcked: s.RetentionAcked,
 	}
 }
 
@@ -66,6 +66,9 @@ func (b *Board) topicSet(ctx context.Context, q *protocol.TopicSet) (any, error)
 	}
 	if q.RetentionBytes != nil {
 		c.RetentionBytes = *q.RetentionBytes
+	}
+	if q.RetentionAcked != nil {
+		c.RetentionAcked = *q.RetentionAcked
 	}
 	if q.Durability != nil {
 		c.Durability = *q.Durability

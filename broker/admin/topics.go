@@ -99,11 +99,12 @@ func (b *Board) settings(c protocol.TopicConfig) (state.TopicSettings, error) {
 	if c.RetentionMS < 0 || c.RetentionBytes < 0 || c.RetentionMS > math.MaxInt64/int64(time.Millisecond) {
 		return s, protocol.Errorf(protocol.CodeBadRequest, "retention out of bounds")
 	}
-	if !s.Reliable && (c.RetentionMS > 0 || c.RetentionBytes > 0) {
+	if !s.Reliable && (c.RetentionMS > 0 || c.RetentionBytes > 0 || c.RetentionAcked) {
 		return s, protocol.Errorf(protocol.CodeBadRequest, "a non-reliable topic keeps nothing: it has no retention")
 	}
 	s.RetentionTime = time.Duration(c.RetentionMS) * time.Millisecond
 	s.RetentionBytes = uint64(c.RetentionBytes)
+	s.RetentionAcked = c.RetentionAcked
 	var err error
 	s.Durability, err = b.level(c.Durability, s.Reliable)
 	return s, err

@@ -4,23 +4,22 @@ import (
 	"slices"
 
 	"github.com/danubemq/danube/meta/state"
+	"github.com/danubemq/danube/storage"
 )
 
 // RetentionPoint is the highest offset up to which whole segments may be given up, in
-// either tier, so that messages younger than maxAge (ms, 0: no bound) and the newest
-// maxBytes (0: no bound) are kept: what the catalog covers counts with its length
-// there, and what it does not with that of the log. Of a page of the catalog all is
-// given up or nothing.
-func (p *Partition) RetentionPoint(m *state.Partition, now, maxAge, maxBytes int64) uint64 {
-	point := p.log.RetentionPoint(now, maxAge, maxBytes)
+// either tier: what the catalog covers counts with its length there, and what it does
+// not with that of the log. Of a page of the catalog all is given up or nothing.
+func (p *Partition) RetentionPoint(m *state.Partition, r storage.Retention) uint64 {
+	point := p.log.RetentionPoint(r)
 	if m.Catalog == nil {
 		return point
 	}
 	total := m.Catalog.Bytes() + p.unexported(m)
 	gone := func(end uint64, bytes, last int64) bool {
-		old := maxAge > 0 && now-last > maxAge
-		large := maxBytes > 0 && total-bytes >= maxBytes
-		if !old && !large {
+		old := r.Age > 0 && r.Now-last > r.Age
+		large := r.Bytes > 0 && total-bytes >= r.Bytes
+		if !old && !large && end > r.Acked {
 			return false
 		}
 		total -= bytes

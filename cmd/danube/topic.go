@@ -87,6 +87,7 @@ func (a *app) topicCreate() *cobra.Command {
 	flags := addTopicFlags(cmd, "")
 	keep := addDuration(cmd.Flags(), "retention-time", 0, "how long messages are kept; 0 for ever")
 	size := addSize(cmd.Flags(), "retention-bytes", 0, "how much is kept of each partition, in bytes or as 64KiB, 20GiB; 0 for all")
+	acked := addAcked(cmd.Flags())
 	output := addOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := topicName(args[0])
@@ -97,7 +98,7 @@ func (a *app) topicCreate() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		cfg.RetentionMS, cfg.RetentionBytes = keep.Milliseconds(), *size
+		cfg.RetentionMS, cfg.RetentionBytes, cfg.RetentionAcked = keep.Milliseconds(), *size, *acked
 		c, err := a.dial(cmd.Context())
 		if err != nil {
 			return err
@@ -216,12 +217,17 @@ func (a *app) topicDelete() *cobra.Command {
 	return cmd
 }
 
+func addAcked(fs *pflag.FlagSet) *bool {
+	return fs.Bool("retention-acked", false, "messages go once every subscription has acknowledged them; without subscriptions nothing goes")
+}
+
 func addYes(fs *pflag.FlagSet) *bool { return fs.BoolP("yes", "y", false, "go ahead without asking") }
 
 func (a *app) topicSet() *cobra.Command {
 	cmd := &cobra.Command{Use: "set TOPIC", Short: "Change settings of a topic; what is not named stays", Args: wantArgs("TOPIC")}
 	keep := addDuration(cmd.Flags(), "retention-time", 0, "how long messages are kept; 0 for ever")
 	size := addSize(cmd.Flags(), "retention-bytes", 0, "how much is kept of each partition, in bytes or as 64KiB, 20GiB; 0 for all")
+	acked := addAcked(cmd.Flags())
 	level := addDurability(cmd, "what an acknowledgement survives")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := topicName(args[0])
@@ -236,11 +242,14 @@ func (a *app) topicSet() *cobra.Command {
 		if cmd.Flags().Changed("retention-bytes") {
 			change.RetentionBytes = size
 		}
+		if cmd.Flags().Changed("retention-acked") {
+			change.RetentionAcked = acked
+		}
 		if cmd.Flags().Changed("durability") {
 			change.Durability = &level.value
 		}
-		if change.RetentionMS == nil && change.RetentionBytes == nil && change.Durability == nil {
-			return fail.Usagef("topic set: nothing to change: name --retention-time, --retention-bytes or --durability")
+		if change == (protocol.TopicSet{Topic: name}) {
+			return fail.Usagef("topic set: nothing to change: name --retention-time, --retention-bytes, --retention-acked or --durability")
 		}
 		if err := tell(cmd.Context(), a, (*client.Admin).TopicSet, change); err != nil {
 			return fail.Doing(err, "set topic %s", name)

@@ -86,6 +86,7 @@ type Topic struct {
 	Durability     Level         `msgpack:"d,omitempty"` // LevelNone exactly if not reliable
 	RetentionTime  time.Duration `msgpack:"t,omitempty"` // zero: kept for ever
 	RetentionBytes uint64        `msgpack:"b,omitempty"` // of one partition; zero: no bound
+	RetentionAcked bool          `msgpack:"a,omitempty"` // what every subscription has acknowledged may go
 	Limits         Limits        `msgpack:"l"`
 }
 
@@ -116,6 +117,7 @@ func (t Topic) Difference(want Topic) string {
 	add("durability", t.Durability, want.Durability)
 	add("retention time", t.RetentionTime, want.RetentionTime)
 	add("retention bytes", t.RetentionBytes, want.RetentionBytes)
+	add("retention acked", t.RetentionAcked, want.RetentionAcked)
 	add("limits", t.Limits, want.Limits)
 	return strings.Join(d, ", ")
 }

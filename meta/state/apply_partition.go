@@ -217,6 +217,9 @@ func (s *State) update(e PartitionUpdate) error {
 	}
 	p.Ceiling, p.Floor = max(p.Ceiling, e.Ceiling), max(p.Floor, e.Floor)
 	if e.LogStart > p.LogStart {
+		if err := s.acked(&p, &e); err != nil {
+			return err
+		}
 		if err := p.advanceLogStart(e.LogStart); err != nil {
 			return err
 		}

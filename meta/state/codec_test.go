@@ -42,7 +42,7 @@ func goldenCommands() []goldenCommand {
 		{"delete-topic", &DeleteTopic{topicID(1), 1700000000000}},
 		{"purge-topic", &PurgeTopic{topicID(1), storeID(1)}},
 		{"open-partitions", &OpenPartitions{o, []PartitionOpen{{topicID(1), 1, e, 1 << 33, TailLost}, {Topic: topicID(2)}}}},
-		{"update-partitions", &UpdatePartitions{[]PartitionUpdate{{topicID(1), 1, e, 500, 400, 300, true, 450, 0}}}},
+		{"update-partitions", &UpdatePartitions{[]PartitionUpdate{{topicID(1), 1, e, 500, 400, 300, true, 450, 0, false}}}},
 		{"mark-ranges", &MarkRanges{[]RangeMark{{topicID(1), 1, e, 10, 20, RangeOrphaned, true}}}},
 		{"create-subscription", &CreateSubscription{topicID(1), "s", KeyShared, opt, []uint64{0, 1 << 40}}},
 		{"set-subscription", &SetSubscription{5, opt}},
@@ -63,6 +63,8 @@ func goldenCommands() []goldenCommand {
 		{"tick", &Tick{}},
 		// A field of later: with it the bytes are others, without it they are as ever.
 		{"update-partitions-at", &UpdatePartitions{[]PartitionUpdate{{Topic: topicID(1), Epoch: e, LogStart: 300, At: 1700000000000}}}},
+		{"update-partitions-acked", &UpdatePartitions{[]PartitionUpdate{{Topic: topicID(1), Epoch: e, LogStart: 300, At: 1700000000000, Acked: true}}}},
+		{"set-topic-acked", &SetTopic{topicID(1), TopicSettings{Partitions: 1, Reliable: true, Durability: LevelLocal, RetentionAcked: true}}},
 	}
 }
 

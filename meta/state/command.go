@@ -170,6 +170,7 @@ type PartitionUpdate struct {
 	Seal      bool    `msgpack:"s,omitempty"` // a clean stop: the epoch ends at End, the partition is CLOSED
 	End       uint64  `msgpack:"x,omitempty"` // not below what the catalog covers
 	At        int64   `msgpack:"a,omitempty"` // with LogStart: when, Unix milliseconds; what it passes in the catalog is garbage from then on
+	Acked     bool    `msgpack:"k,omitempty"` // with LogStart: only if every subscription has acknowledged all that it passes, see View.Acked
 }
 
 // MarkRanges records what is known of offsets that nobody appends to any more. Batched.

@@ -197,7 +197,7 @@ func (sc *script) command(name string, a args) Command {
 	case "update":
 		return &UpdatePartitions{Entries: []PartitionUpdate{{
 			Topic: topic, Partition: part, Epoch: a.num("epoch"), Ceiling: a.num("ceiling"), Floor: a.num("floor"),
-			LogStart: a.num("start"), Seal: a.has("seal"), End: a.num("end"), At: int64(a.num("at")),
+			LogStart: a.num("start"), Seal: a.has("seal"), End: a.num("end"), At: int64(a.num("at")), Acked: a.has("acked"),
 		}}}
 	case "mark":
 		return &MarkRanges{Entries: []RangeMark{{

@@ -271,14 +271,14 @@ func TestTimes(t *testing.T) {
 		}
 	}
 	check(r.log)
-	if got := r.log.RetentionPoint(times[59], 0, 0); got != 0 {
+	if got := r.log.RetentionPoint(Retention{Now: times[59]}); got != 0 {
 		t.Fatalf("retention without bounds: %d", got)
 	}
-	byAge := r.log.RetentionPoint(times[20]+1, 10_000, 0)
+	byAge := r.log.RetentionPoint(Retention{Now: times[20] + 1, Age: 10_000})
 	if byAge == 0 || byAge > 11 {
 		t.Fatalf("retention by age keeps from %d on", byAge)
 	}
-	bySize := r.log.RetentionPoint(times[59], 0, 10<<10)
+	bySize := r.log.RetentionPoint(Retention{Now: times[59], Bytes: 10 << 10})
 	if bySize < 10 || bySize > 50 {
 		t.Fatalf("retention by size keeps from %d on", bySize)
 	}

@@ -37,10 +37,18 @@ func (l *Log) OffsetAt(ms int64) (uint64, error) {
 	return shown, nil
 }
 
+// Retention says what of a log may be given up: what one of its bounds gives up
+// goes, whatever the others say. A bound that is zero gives up nothing.
+type Retention struct {
+	Now   int64  // ms since 1970
+	Age   int64  // ms; messages that are older may go
+	Bytes int64  // what lies below the newest so many may go
+	Acked uint64 // everything below it may go: all who are to read it have done so
+}
+
 // RetentionPoint is the highest offset up to which whole segment files may be
-// given up so that messages younger than maxAge (ms, 0: no bound) and the newest
-// maxBytes (0: no bound) are kept. The file that is written to always stays.
-func (l *Log) RetentionPoint(now, maxAge, maxBytes int64) uint64 {
+// given up. The file that is written to always stays.
+func (l *Log) RetentionPoint(r Retention) uint64 {
 	l.mu.Lock()
 	start, end := l.ends.start, l.ends.committed
 	list := slices.Clone(l.files.list)
@@ -61,15 +69,16 @@ func (l *Log) RetentionPoint(now, maxAge, maxBytes int64) uint64 {
 		if f == current || i == len(list)-1 {
 			break
 		}
-		old := maxAge > 0 && sizes[i] > 0 && now-f.LastTime() > maxAge
-		large := maxBytes > 0 && total-sizes[i] >= maxBytes
-		if !old && !large {
+		l.mu.Lock()
+		next := f.followed(list[i+1])
+		l.mu.Unlock()
+		old := r.Age > 0 && sizes[i] > 0 && r.Now-f.LastTime() > r.Age
+		large := r.Bytes > 0 && total-sizes[i] >= r.Bytes
+		if !old && !large && next > r.Acked {
 			break
 		}
 		total -= sizes[i]
-		l.mu.Lock()
-		point = max(point, f.followed(list[i+1]))
-		l.mu.Unlock()
+		point = max(point, next)
 	}
 	return min(point, end)
 }

@@ -18,7 +18,7 @@ func Topics(w io.Writer, topics []protocol.TopicSummary) error {
 	t := render.Table{Header: []string{"topic", "partitions", "durability", "subscriptions", "retention"}}
 	for _, s := range topics {
 		t.Add(s.Topic, strconv.Itoa(s.Partitions), levelOf(s.Reliable, s.Durability), strconv.Itoa(s.Subscriptions),
-			retentionOf(s.Reliable, s.RetentionMS, s.RetentionBytes))
+			retentionOf(s.Reliable, retention(s.RetentionMS, s.RetentionBytes, s.RetentionAcked)))
 	}
 	return t.Print(w)
 }
@@ -36,7 +36,7 @@ func Topic(w io.Writer, d protocol.TopicDescription, all bool) error {
 	if all {
 		fmt.Fprintf(w, "id          %s\n", d.ID)
 	}
-	fmt.Fprintf(w, "durability  %s\nretention   %s\n\n", level, retentionOf(d.Reliable, d.RetentionMS, d.RetentionBytes))
+	fmt.Fprintf(w, "durability  %s\nretention   %s\n\n", level, retentionOf(d.Reliable, retention(d.RetentionMS, d.RetentionBytes, d.RetentionAcked)))
 	if err := describePartitions(w, d.Partitions, all); err != nil {
 		return err
 	}
@@ -152,16 +152,19 @@ func levelOf(reliable bool, level string) string {
 }
 
 // retentionOf is the retention of a topic: one that is not reliable keeps nothing, whatever its settings say.
-func retentionOf(reliable bool, ms, bytes int64) string {
+func retentionOf(reliable bool, kept string) string {
 	if !reliable {
 		return "none"
 	}
-	return retention(ms, bytes)
+	return kept
 }
 
-// retention is "48h, 1GiB", or "all" for a topic from which nothing is deleted unasked.
-func retention(ms, bytes int64) string {
+// retention is "48h, 1GiB", "until acked, 48h", or "all" for a topic from which nothing is deleted unasked.
+func retention(ms, bytes int64, acked bool) string {
 	var parts []string
+	if acked {
+		parts = append(parts, "until acked")
+	}
 	if ms > 0 {
 		parts = append(parts, settings.FormatDuration(time.Duration(ms)*time.Millisecond))
 	}

@@ -148,16 +148,19 @@ func TestOptionsAsTheyHold(t *testing.T) {
 }
 
 func TestRetentionInWords(t *testing.T) {
-	if got := retention(7*24*3600*1000, 1<<30); got != "168h, 1GiB" {
+	if got := retention(7*24*3600*1000, 1<<30, false); got != "168h, 1GiB" {
 		t.Errorf("retention is %q", got)
 	}
-	if got := retention(0, 1) + ", " + retention(0, 1000); got != "1 byte, 1000 bytes" {
+	if got := retention(0, 1, false) + ", " + retention(0, 1000, false); got != "1 byte, 1000 bytes" {
 		t.Errorf("without a unit: %q", got)
 	}
-	if got := retentionOf(false, 1000, 0); got != "none" {
+	if got := retentionOf(false, retention(1000, 0, true)); got != "none" {
 		t.Errorf("of what keeps nothing: %q", got)
 	}
-	if got := retention(0, 0); got != "all" {
+	if got := retention(0, 0, true) + "; " + retentionOf(true, retention(3600*1000, 0, true)); got != "until acked; until acked, 1h" {
+		t.Errorf("of what goes with its acknowledgement: %q", got)
+	}
+	if got := retention(0, 0, false); got != "all" {
 		t.Errorf("no retention is %q", got)
 	}
 }
