@@ -300,37 +300,48 @@ func (b *Broker) admit(nc net.Conn) {
 func (b *Broker) maxFrame() int { return b.cfg.Limits.Batch + 64<<10 }
 
 // Close stops in order: what the broker owns is handed over as far as others can
-// take it in the time there is (R16); no new connection or request; what was
-// acknowledged is on disk already; cursors are committed, partitions sealed,
-// files closed. It goes on after an error and returns them all.
+// take it in the time there is (R16); no new connection or request; what lies here
+// alone goes into the cold tier as far as there is time; what was acknowledged is
+// on disk already; cursors are committed, partitions sealed, files closed. It goes
+// on after an error and returns them all.
 func (b *Broker) Close() error {
 	end := time.Now().Add(b.cfg.Peers.Shutdown)
+	var leaving func()
 	if b.ready.Load() {
 		b.handOverAll()
+		leaving = func() { b.exportRest(time.Until(end) - closeTime - min(lastWords, b.cfg.Peers.Shutdown/4)) }
 	}
-	return b.shut(func(parts map[served.Key]*served.Partition) error { return b.seal(parts, time.Until(end)-closeTime) })
+	return b.shut(leaving, func(parts map[served.Key]*served.Partition) error { return b.seal(parts, time.Until(end)-closeTime) })
 }
 
-// shut closes everything; parting, if there is one, is called for what was
-// served when nothing is any more.
-func (b *Broker) shut(parting func(map[served.Key]*served.Partition) error) error {
+// shut closes everything. leaving, if there is one, is called when nobody is
+// served any more and all else still goes on, parting for what was served when
+// nothing does.
+func (b *Broker) shut(leaving func(), parting func(map[served.Key]*served.Partition) error) error {
 	b.mu.Lock()
 	b.stopping = true
-	conns, parts := b.conns, b.parts
-	b.conns, b.parts = map[*conn]struct{}{}, map[served.Key]*served.Partition{}
+	conns := b.conns
+	b.conns = map[*conn]struct{}{}
 	b.mu.Unlock()
 	b.ready.Store(false)
 	var errs []error
 	if b.clients != nil {
 		errs = append(errs, ignoreClosed(b.clients.Close()))
 	}
-	for _, p := range parts {
+	for _, p := range b.everything() {
 		p.Close(errShuttingDown)
 	}
 	for c := range conns {
 		c.out.Frame(protocol.TypeGoAway, 0, errShuttingDown)
 		c.hangUp(errShuttingDown)
 	}
+	if leaving != nil {
+		leaving()
+	}
+	b.mu.Lock()
+	parts := b.parts
+	b.parts = map[served.Key]*served.Partition{}
+	b.mu.Unlock()
 	b.cancel()
 	b.wg.Wait()
 	if parting != nil {

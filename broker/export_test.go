@@ -123,7 +123,7 @@ func (b *Broker) Leased() bool { return b.leased() }
 func (b *Broker) Incarnation() uint64 { return b.self().Incarnation }
 
 // Abandon closes everything without giving anything back, as a process that is killed.
-func (b *Broker) Abandon() error { return b.shut(nil) }
+func (b *Broker) Abandon() error { return b.shut(nil, nil) }
 
 // BrokerName is how people call a store.
 func (b *Broker) BrokerName(id state.StoreID) string { return b.brokerName(id) }

@@ -137,7 +137,7 @@ func house() map[string]room {
 		codes:                  {level: 7, may: []string{history, dispatch, "storage", "meta", state, "protocol"}},
 		"broker/herald":        {level: 6, may: []string{manifest, state, "storage/cold", "storage/cold/keys"}},
 		served:                 {level: 8, may: []string{delivery, history, outbox, calls, words, "storage", "meta", state, "protocol", batch}},
-		"broker":               {level: 9, may: []string{codes, served, delivery, depot, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", "storage/cold", "storage/cold/upkeep", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client"}},
+		"broker":               {level: 9, may: []string{codes, served, delivery, depot, history, outbox, admin, "broker/web", calls, words, dispatch, "storage", "storage/cold", "storage/cold/upkeep", segment, disk, "cluster", "meta", state, "protocol", batch}, tests: []string{"client", catalog}},
 		fail:                   {level: 4, may: []string{"client", "protocol"}},
 		render:                 {level: 5, may: []string{fail}},
 		offline:                {level: 6, may: []string{fail, render, "storage", "storage/cold", "storage/cold/bundle", "storage/cold/gather", "storage/cold/keys", segment, disk, "meta/salvage", manifest, catalog, state}, tests: []string{batch}},

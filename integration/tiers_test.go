@@ -136,3 +136,22 @@ func TestObjectOutlivesItsDisk(t *testing.T) {
 		}
 	})
 }
+
+// TestStopLeavesAllInTheBucket: a broker that stands alone is stopped in order, and then the messages on its disk are gone:
+// every one is read from the store, the young ones too.
+func TestStopLeavesAllInTheBucket(t *testing.T) {
+	stores(t, func(t *testing.T, o options) {
+		const n, size = 50, 1000
+		o.env = append(o.env, "DANUBE_STORAGE_WAL_SEGMENT_AGE=1h")
+		b := startBroker(t, "n1", o)
+		sendEach(t, b.produce("last"), 0, n, size)
+		b.stop(readyWithin)
+		for _, file := range segments(t, b.dir) {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.start()
+		b.holds("last", n, size)
+	})
+}

@@ -69,7 +69,7 @@ func (a *attempt) unwanted() bool {
 
 // waited says that somebody waits for the attempt, which does not run. The exporter's lock is held.
 func (a *attempt) waited() bool {
-	return slices.ContainsFunc(a.pieces, func(x *piece) bool { return !x.over && (x.facts.Object || len(x.part.waiters) > 0) })
+	return slices.ContainsFunc(a.pieces, func(x *piece) bool { return !x.over && (x.facts.Object || x.part.awaited()) })
 }
 
 // again is when a kept attempt goes on. The exporter's lock is held.

@@ -27,7 +27,8 @@ type Exporter struct {
 	paused   bool
 	pressed  bool
 	stopped  bool
-	retrying int // of those that run, how many failed before
+	leaving  chan struct{} // closed when nothing is left; nil: nobody waits for that
+	retrying int           // of those that run, how many failed before
 }
 
 // part is a partition. Guarded by the exporter's lock.
@@ -37,6 +38,7 @@ type part struct {
 	facts   Facts
 	changed bool // it is in the list of those
 	removed bool
+	leaving bool // the broker stops
 	waiters map[*waiter]struct{}
 	attempt *attempt // under way, or kept; nil: none
 	trouble trouble  // of attempts
@@ -257,6 +259,10 @@ func (e *Exporter) Run(ctx context.Context) error {
 		p.answer(ErrStopped)
 	}
 	clear(e.kept)
+	if e.leaving != nil {
+		close(e.leaving)
+		e.leaving = nil
+	}
 	e.mu.Unlock()
 	e.m.all.Unregister(e.cfg.Metrics)
 	return nil
@@ -267,6 +273,7 @@ func (e *Exporter) turn(ctx context.Context, jobs *sync.WaitGroup) (wake time.Ti
 	e.look()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.left()
 	now := e.cfg.Now()
 	wake = e.sweepAt
 	if again := e.retry(ctx, jobs, now); !again.IsZero() && again.Before(wake) {
@@ -351,7 +358,7 @@ func (p *part) plan() plan.Partition {
 	f := &p.facts
 	return plan.Partition{
 		ID: p.id, Next: f.Next, End: f.End, Bytes: f.Bytes, Oldest: f.Oldest, Sealed: f.Sealed, SealedBytes: f.SealedBytes,
-		Object: f.Object, Leaving: len(p.waiters) > 0, Busy: p.attempt != nil,
+		Object: f.Object, Leaving: p.awaited(), Busy: p.attempt != nil,
 		Failures: p.trouble.times, Failed: p.trouble.last,
 	}
 }
