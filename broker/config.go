@@ -102,6 +102,8 @@ type Durable struct {
 type Upkeep struct {
 	Limits         upkeep.Limits
 	Every, Collect time.Duration // between two looks for merges, and for garbage
+	Audit          time.Duration // between two looks for objects that no catalog names and nobody may commit
+	AfterRun       time.Duration // from the end of a broker's run to such a look
 }
 
 func (c Config) withDefaults() (Config, error) {

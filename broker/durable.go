@@ -106,7 +106,7 @@ func (b *Broker) openDepot(context.Context) (err error) {
 		Moved: func(id storage.PartitionID) { b.compareAgain(served.Key{Topic: id.Topic, N: id.Partition}) },
 		Limits: depot.Limits{
 			Memory: b.cfg.coldBytes(), SegmentAge: b.cfg.Storage.SegmentAge, LocalAge: d.LocalAge, LocalBytes: d.LocalBytes,
-			Upkeep: d.Upkeep.Limits, UpkeepEvery: d.Upkeep.Every, CollectEvery: d.Upkeep.Collect,
+			Upkeep: d.Upkeep.Limits, UpkeepEvery: d.Upkeep.Every, CollectEvery: d.Upkeep.Collect, AuditEvery: d.Upkeep.Audit, AfterRun: d.Upkeep.AfterRun,
 		},
 		FS: b.cfg.FS, Dir: filepath.Join(b.cfg.DataDir, "cold"), Now: b.cfg.Now, At: b.cfg.At, Log: b.log, Metrics: b.cfg.Metrics,
 	})

@@ -93,11 +93,22 @@ func (l *ledger) check(t testing.TB, got map[uint64]string, gaps []gapSeen) {
 
 // load sends up to twenty thousand messages a second until its context ends; what they were told stands in the ledger.
 func (l *ledger) load(ctx context.Context, t testing.TB, d door, topic, tag string) *sync.WaitGroup {
-	p := d.produce(topic)
+	return l.pour(ctx, t, d, brook{topic, tag, 100})
+}
+
+// brook is where messages go, what they end with, and how many go every five milliseconds.
+type brook struct {
+	topic, tag string
+	each       int
+}
+
+// pour sends messages until its context ends; what they were told stands in the ledger.
+func (l *ledger) pour(ctx context.Context, t testing.TB, d door, to brook) *sync.WaitGroup {
+	p, tag := d.produce(to.topic), to.tag
 	var wg sync.WaitGroup
 	wg.Go(func() { // returns when ctx ends
 		for i := 0; ctx.Err() == nil; i++ {
-			if i%100 == 99 {
+			if i%to.each == to.each-1 {
 				rest(ctx, 5*time.Millisecond) // many rounds rather than large ones
 			}
 			payload := string(numbered(i, 20+i%500)) + tag

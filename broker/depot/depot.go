@@ -52,6 +52,7 @@ type Limits struct {
 	Upkeep     upkeep.Limits // of merges, pages and garbage
 
 	UpkeepEvery, CollectEvery time.Duration // between two looks for the first two, and for the last; 0: the keeper's default
+	AuditEvery, AfterRun      time.Duration // from a look for abandoned objects, or the end of a run, to the next one; 0: the keeper's default
 }
 
 // Depot brings what this broker serves into the cold tier and gives it back. Safe

@@ -120,7 +120,10 @@ func (d *Depot) release(logs []*storage.Log, before time.Time) {
 	for _, l := range logs {
 		below, err := l.OffsetAt(before.UnixMilli())
 		if err == nil {
-			_, err = l.Release(below)
+			var freed int64
+			if freed, err = l.Release(below); freed > 0 {
+				d.cfg.At("depot.freed")
+			}
 		}
 		if err != nil && !errors.Is(err, storage.ErrClosed) {
 			d.cfg.Log.Warn("what the cold tier has is not freed, trying again", "err", err)

@@ -32,7 +32,7 @@ func filled(t *testing.T, limits Limits) (d *Depot, fsys *disk.Memory, logs []*s
 		}
 	})
 	d = &Depot{
-		cfg:     Config{Limits: limits, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)},
+		cfg:     Config{Limits: limits, At: func(string) {}, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)},
 		sources: map[storage.PartitionID]*source{},
 	}
 	for n := range uint32(2) {

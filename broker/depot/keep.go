@@ -20,6 +20,7 @@ func (d *Depot) openKeeper(self state.Owner) (*keeper.Keeper, error) {
 		Store: d.cfg.Store, View: func() upkeep.View { return upkeepView(d.cfg.Meta.View(), self) }, Commands: d.commands(self),
 		Self:   keeper.Self{Cluster: c.ID, Store: self.Store, Incarnation: self.Incarnation, History: c.History},
 		Limits: d.cfg.Limits.Upkeep, Every: d.cfg.Limits.UpkeepEvery, CollectEvery: d.cfg.Limits.CollectEvery,
+		AuditEvery: d.cfg.Limits.AuditEvery, AfterRun: d.cfg.Limits.AfterRun,
 		Collects: func() bool { return d.leads() && d.herald.Mine() }, // what was rebuilt elsewhere must lose nothing
 		FS:       d.cfg.FS, Dir: d.dir("merge"), At: d.cfg.At, Clock: keeper.Clock{Now: d.cfg.Now}, Log: d.cfg.Log, Metrics: d.cfg.Metrics,
 	})
@@ -58,7 +59,7 @@ func upkeepView(v *state.View, self state.Owner) upkeep.View {
 			}
 		},
 		Garbage: v.Garbage(), GarbageOf: v.GarbageOf, Named: v.Named, Auditing: v.Auditing(),
-		Run: v.Run,
+		Run: v.Run, Runs: v.Runs(),
 	}
 }
 

@@ -154,10 +154,21 @@ func (v *View) Run(incarnation uint64) catalog.Run {
 	return catalog.Over
 }
 
+// Runs yields the runs that may still commit what they made.
+func (v *View) Runs() iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for st := range v.Stores() {
+			if st.Status != StoreLost && st.Status != StoreRemoved && !yield(st.Incarnation) {
+				return
+			}
+		}
+	}
+}
+
 // lives says whether a run may still commit what it made.
 func (v *View) lives(incarnation uint64) bool {
-	for st := range v.Stores() {
-		if st.Incarnation == incarnation && st.Status != StoreLost && st.Status != StoreRemoved {
+	for run := range v.Runs() {
+		if run == incarnation {
 			return true
 		}
 	}

@@ -12,6 +12,8 @@
 //	clock DURATION  move the broker's clock by so much, from where it is
 //	sync DURATION   every sync of a file takes so much longer; 0 ends it
 //	lease off       serve without asking whether the lease runs; only before the broker is opened
+//	cold EVERY GRACE  the cold tier is fed and put in order every so often, in small pieces, and what nobody needs
+//	                  there any more stays for GRACE; only before the broker is opened
 package faults
 
 import (
@@ -40,6 +42,7 @@ type Faults struct {
 	wg      sync.WaitGroup
 
 	LeaseOff bool // leases were ordered off; set by Open
+	Cold     Cold // how the cold tier is hurried; set by Open
 
 	mu      sync.Mutex // guards what follows
 	changed sync.Cond
@@ -48,6 +51,9 @@ type Faults struct {
 	conns   []net.Conn
 	closed  bool
 }
+
+// Cold is how the cold tier is hurried. Zero: not at all.
+type Cold struct{ Every, Grace time.Duration }
 
 // order is what is to happen at a step.
 type order struct {
@@ -153,6 +159,8 @@ func (f *Faults) obey(line string) (string, error) {
 	case line == "lease off" && f.port == nil:
 		f.LeaseOff = true
 		return "", nil
+	case what == "cold" && len(words) == 3 && f.port == nil:
+		return "", f.Cold.parse(words[1:])
 	case what == "sync" && len(words) == 2:
 		d, err := time.ParseDuration(words[1])
 		if err != nil || d < 0 {
@@ -172,6 +180,15 @@ func (f *Faults) obey(line string) (string, error) {
 		return "", nil
 	}
 	return "", fmt.Errorf("unknown command %q", line)
+}
+
+func (c *Cold) parse(words []string) (err error) {
+	for i, d := range []*time.Duration{&c.Every, &c.Grace} {
+		if *d, err = time.ParseDuration(words[i]); err != nil || *d <= 0 {
+			return fmt.Errorf("%q is no time of the cold tier", words[i])
+		}
+	}
+	return nil
 }
 
 func (f *Faults) accept() {

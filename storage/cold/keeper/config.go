@@ -43,6 +43,9 @@ type Config struct {
 	// Every is how often Run looks for merges and pages, CollectEvery for garbage, AuditEvery for abandoned objects; the
 	// last two only while Collects says so. Defaults: 30 s, 1 min, 6 h.
 	Every, CollectEvery, AuditEvery time.Duration
+	// AfterRun is how long after the end of a run, of whichever broker, what it has left is looked for: an upload that was
+	// under way then may come until about so late. Default 10 min.
+	AfterRun time.Duration
 	// Collects says whether this broker is the one that collects. Default: always.
 	Collects func() bool
 	// At is called at named steps, see steps. Default: nothing.
@@ -124,7 +127,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Store == nil || c.View == nil || !c.Commands.complete() || c.Dir == "" {
 		return c, errors.New("keeper: Store, View, Commands and Dir are required")
 	}
-	if c.Slots < 0 || c.Every < 0 || c.CollectEvery < 0 || c.AuditEvery < 0 {
+	if c.Slots < 0 || c.Every < 0 || c.CollectEvery < 0 || c.AuditEvery < 0 || c.AfterRun < 0 {
 		return c, errors.New("keeper: slots and times are not negative")
 	}
 	if c.FS == nil {
@@ -136,6 +139,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Every = cmp.Or(c.Every, 30*time.Second)
 	c.CollectEvery = cmp.Or(c.CollectEvery, time.Minute)
 	c.AuditEvery = cmp.Or(c.AuditEvery, 6*time.Hour)
+	c.AfterRun = cmp.Or(c.AfterRun, 10*time.Minute)
 	if c.Collects == nil {
 		c.Collects = func() bool { return true }
 	}

@@ -65,7 +65,8 @@ func (k *Keeper) Close() error {
 
 // Run does what is to be done until ctx ends. What fails is tried again in the next pass; the error is ctx's.
 func (k *Keeper) Run(ctx context.Context) error {
-	var collected, swept time.Time
+	var collected time.Time
+	var sweeps sweeps
 	for ctx.Err() == nil {
 		k.report("compact", k.Compact(ctx))
 		if now := k.cfg.Clock.Now(); k.cfg.Collects() {
@@ -73,8 +74,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 				collected = now
 				k.report("collect garbage", k.Collect(ctx))
 			}
-			if now.Sub(swept) >= k.cfg.AuditEvery {
-				swept = now
+			if sweeps.due(&k.cfg, now) {
 				_, err := k.Sweep(ctx)
 				k.report("look for abandoned objects", err)
 			}
@@ -84,6 +84,40 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// sweeps is when Run looks for abandoned objects: now and then, and some time after a run has ended, because what it left
+// nobody can tell of any more. That a Keeper begins counts as such an end: it may be the next run of a broker, or lead
+// the cluster because of a loss.
+type sweeps struct {
+	last time.Time
+	runs map[uint64]bool // that were alive; nil: before the first look
+	ends []time.Time     // when it was seen that a run had ended, those that no look has followed yet
+}
+
+// due says whether it is time, and takes it that Run then looks.
+func (s *sweeps) due(c *Config, now time.Time) bool {
+	alive := map[uint64]bool{}
+	for run := range c.View().Runs {
+		alive[run] = true
+	}
+	ended := s.runs == nil
+	for run := range s.runs {
+		ended = ended || !alive[run]
+	}
+	s.runs = alive
+	if ended {
+		s.ends = append(s.ends, now)
+	}
+	followed := 0
+	for followed < len(s.ends) && now.Sub(s.ends[followed]) >= c.AfterRun {
+		followed++
+	}
+	if s.ends = s.ends[followed:]; followed == 0 && now.Sub(s.last) < c.AuditEvery {
+		return false
+	}
+	s.last = now
+	return true
 }
 
 // report logs what a pass could not do.

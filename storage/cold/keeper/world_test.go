@@ -325,7 +325,7 @@ func (w *world) view(o state.Owner) upkeep.View {
 			}
 		},
 		Garbage: v.Garbage(), GarbageOf: v.GarbageOf, Named: v.Named, Auditing: v.Auditing(),
-		Run: v.Run,
+		Run: v.Run, Runs: v.Runs(),
 	}
 }
 

@@ -15,7 +15,8 @@ type View struct {
 	GarbageOf  func(catalog.Name) *catalog.Garbage // nil: it is none
 	Named      func(catalog.Name) bool             // by a catalog; what pages list is not looked at
 	Run        func(incarnation uint64) catalog.Run
-	Auditing   bool // what earlier histories left was not looked at yet: nothing is deleted (R22)
+	Runs       iter.Seq[uint64] // those that are Alive
+	Auditing   bool             // what earlier histories left was not looked at yet: nothing is deleted (R22)
 }
 
 // Tombstone is a deleted topic, with its partitions that still have a catalog.
