@@ -120,14 +120,8 @@ func newestSnapshots(dir string) (whole, half *snapshotRef, err error) {
 		return nil, nil, err
 	}
 	for _, e := range entries {
-		part := strings.Split(e.Name(), "-")
-		if !e.IsDir() || len(part) != 3 {
-			continue
-		}
-		term, err1 := strconv.ParseUint(part[0], 10, 64)
-		index, err2 := strconv.ParseUint(part[1], 10, 64)
-		_, err3 := strconv.ParseUint(part[2], 10, 64) // not of an unfinished one, which ends in .tmp
-		if errors.Join(err1, err2, err3) != nil {
+		term, index, ok := snapshotName(e)
+		if !ok {
 			continue
 		}
 		ref := &snapshotRef{dir: filepath.Join(base, e.Name()), term: term, index: index}
@@ -141,6 +135,18 @@ func newestSnapshots(dir string) (whole, half *snapshotRef, err error) {
 		}
 	}
 	return whole, half, nil
+}
+
+// snapshotName reads the name of a finished snapshot's folder: term, index and time. Raft leaves other names beside them.
+func snapshotName(e os.DirEntry) (term, index uint64, ok bool) {
+	part := strings.Split(e.Name(), "-")
+	if !e.IsDir() || len(part) != 3 {
+		return 0, 0, false
+	}
+	term, err1 := strconv.ParseUint(part[0], 10, 64)
+	index, err2 := strconv.ParseUint(part[1], 10, 64)
+	_, err3 := strconv.ParseUint(part[2], 10, 64) // not of an unfinished one, which ends in .tmp
+	return term, index, errors.Join(err1, err2, err3) == nil
 }
 
 func newer(x, y *snapshotRef) *snapshotRef {

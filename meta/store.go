@@ -156,9 +156,13 @@ func removeLeftovers(dir string) error {
 	}
 	for _, e := range entries {
 		folder := filepath.Join(dir, snapshotDir, e.Name())
-		lacks, lerr := missing(folder)
-		err = errors.Join(err, lerr)
-		if lacks != "" || strings.HasSuffix(e.Name(), ".tmp") {
+		remove := strings.HasSuffix(e.Name(), ".tmp")
+		if _, _, ok := snapshotName(e); ok {
+			lacks, lerr := missing(folder)
+			err = errors.Join(err, lerr)
+			remove = lacks != ""
+		}
+		if remove {
 			err = errors.Join(err, os.RemoveAll(folder))
 		}
 	}
