@@ -132,6 +132,30 @@ func TestExportedMessagesAreReadFromTheColdTier(t *testing.T) {
 	}
 }
 
+// After a new history began, nothing that earlier ones may have known of is deleted
+// before somebody has looked, which an audit asks for and a word ends (R22).
+func TestAuditIsAwaitedAfterANewHistory(t *testing.T) {
+	t.Parallel()
+	change, _ := inCold(t)
+	n := start(t, t.TempDir(), change)
+	admin := dial(t, n).Admin()
+	awaited := func(want bool) {
+		t.Helper()
+		if a, err := admin.ClusterAudit(t.Context()); err != nil || a.Awaited != want {
+			t.Errorf("audit: %+v, %v, want awaited: %v", a, err, want)
+		}
+	}
+	awaited(false)
+	if err := n.NewHistory(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaited(true)
+	if err := admin.ClusterAudited(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaited(false)
+}
+
 // flip flips a bit of message i where it lies.
 func flip(t testing.TB, files []string, i int) {
 	t.Helper()

@@ -158,3 +158,9 @@ func (b *Broker) Tombstones() (n int) {
 	}
 	return n
 }
+
+// NewHistory begins the next history, as a rebuild, a restore and a recovery do.
+func (b *Broker) NewHistory(ctx context.Context) error {
+	_, err := b.propose(ctx, &state.NewHistory{History: b.meta.View().Cluster().History + 1})
+	return err
+}

@@ -151,6 +151,13 @@ func (a *Admin) ClusterAudit(ctx context.Context) (*protocol.AuditReport, error)
 	return res, err
 }
 
+// ClusterAudited says that somebody has looked at what the metadata of before a rebuild,
+// restore or recovery left in the cold tier: from now on what nobody names is deleted there.
+func (a *Admin) ClusterAudited(ctx context.Context) error {
+	_, _, err := admin[protocol.Done](ctx, a.c, protocol.OpClusterAudited, nil)
+	return err
+}
+
 // TopicMove moves partitions and returns when their new owners serve.
 func (a *Admin) TopicMove(ctx context.Context, arg protocol.TopicMove) (*protocol.TopicMoved, error) {
 	res, _, err := admin[protocol.TopicMoved](ctx, a.c, protocol.OpTopicMove, &arg)

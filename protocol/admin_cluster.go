@@ -8,6 +8,7 @@ const (
 	OpClusterSnapshot = "cluster.snapshot" // SnapshotPage → SnapshotPage
 	OpClusterRestore  = "cluster.restore"  // SnapshotPage → SnapshotPage
 	OpClusterAudit    = "cluster.audit"    // none → AuditReport
+	OpClusterAudited  = "cluster.audited"  // none → Done
 	OpBrokerList      = "broker.list"      // none → BrokerList
 	OpBrokerDescribe  = "broker.describe"  // BrokerArgs → BrokerDescription
 	OpBrokerDrain     = "broker.drain"     // BrokerArgs → Done; broker.describe tells how far it is
@@ -147,6 +148,9 @@ type AuditReport struct {
 	Tallies  []AuditTally   `msgpack:"t" json:"tallies"`
 	Findings []AuditFinding `msgpack:"f" json:"findings"`                 // what is not sound, the first 1,000
 	More     int            `msgpack:"m,omitempty" json:"more,omitempty"` // findings that are left out
+	// Awaited: until somebody says cluster.audited nothing is deleted that the metadata of before a rebuild, restore or
+	// recovery may have known of.
+	Awaited bool `msgpack:"w,omitempty" json:"awaited,omitempty"`
 }
 
 // AuditTally counts the objects of one verdict.

@@ -152,6 +152,7 @@ func operations() map[string]operation {
 		protocol.OpBrokerActivate:  op((*Board).brokerActivate),
 		protocol.OpBrokerRemove:    op((*Board).brokerRemove),
 		protocol.OpClusterAudit:    op((*Board).audit),
+		protocol.OpClusterAudited:  op((*Board).audited),
 		protocol.OpClusterPromote:  op((*Board).promote),
 		protocol.OpClusterDemote:   op((*Board).demote),
 		protocol.OpClusterSnapshot: op((*Board).snapshot),

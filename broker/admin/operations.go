@@ -240,5 +240,21 @@ func (b *Board) audit(ctx context.Context, _ *struct{}) (any, error) {
 	if b.cfg.Audit == nil {
 		return nil, protocol.Errorf(protocol.CodeUnsupported, "there is no cold tier to audit: storage.mode is local")
 	}
-	return b.cfg.Audit(ctx)
+	report, err := b.cfg.Audit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report.Awaited = b.cfg.Meta.View().Auditing()
+	return report, nil
+}
+
+// audited ends the time in which nothing is deleted that an earlier history may have made (R22).
+func (b *Board) audited(ctx context.Context, _ *struct{}) (any, error) {
+	if b.cfg.Audit == nil {
+		return nil, protocol.Errorf(protocol.CodeUnsupported, "there is no cold tier to audit: storage.mode is local")
+	}
+	if _, err := b.cfg.Meta.Decide(ctx, &state.EndAudit{History: b.cfg.Meta.View().Cluster().History}); err != nil {
+		return nil, err
+	}
+	return &protocol.Done{}, nil
 }

@@ -55,7 +55,7 @@ func exampleVerify() protocol.VerifyReport {
 func exampleAudit() protocol.AuditReport {
 	return protocol.AuditReport{
 		Store: "s3://bucket?prefix=danube/", Tallies: []protocol.AuditTally{{Verdict: "catalogued", Sound: true, Objects: 1200, Bytes: 3 << 30}, {Verdict: "missing", Objects: 1, Bytes: 4096}},
-		Findings: []protocol.AuditFinding{{Key: "topics/a/0/x.seg", Verdict: "missing", Want: 4096}}, More: 2,
+		Findings: []protocol.AuditFinding{{Key: "topics/a/0/x.seg", Verdict: "missing", Want: 4096}}, More: 2, Awaited: true,
 	}
 }
 

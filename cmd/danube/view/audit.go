@@ -10,7 +10,11 @@ import (
 
 // Audit prints what the cold tier holds, by verdict, and what of it is not as it should be.
 func Audit(w io.Writer, r protocol.AuditReport) error {
-	fmt.Fprintf(w, "store  %s\n\n", r.Store)
+	fmt.Fprintf(w, "store  %s\n", r.Store)
+	if r.Awaited {
+		fmt.Fprintln(w, "audit  awaited: nothing that earlier metadata may have known of is deleted before `danube cluster audit --done`")
+	}
+	fmt.Fprintln(w)
 	t := render.Table{Header: []string{"verdict", "objects", "size", "sound"}}
 	for _, x := range r.Tallies {
 		t.Add(x.Verdict, render.Grouped(x.Objects), render.Size(x.Bytes), render.YesNo(x.Sound))
