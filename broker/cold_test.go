@@ -141,8 +141,14 @@ func TestAuditIsAwaitedAfterANewHistory(t *testing.T) {
 	admin := dial(t, n).Admin()
 	awaited := func(want bool) {
 		t.Helper()
-		if a, err := admin.ClusterAudit(t.Context()); err != nil || a.Awaited != want {
-			t.Errorf("audit: %+v, %v, want awaited: %v", a, err, want)
+		var a *protocol.AuditReport
+		eventually(t, "the cold tier is at work", func() (done bool) {
+			var err error
+			a, err = admin.ClusterAudit(t.Context())
+			return err == nil
+		})
+		if a.Awaited != want {
+			t.Errorf("audit: %+v, want awaited: %v", a, want)
 		}
 	}
 	awaited(false)

@@ -56,11 +56,14 @@ func (c *chaos) soundTiers() {
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
-	report, err := c.fleet.control().ClusterAudit(ctx)
-	if err != nil {
-		c.t.Errorf("I11: audit: %v", err)
-		return
-	}
+	var report *protocol.AuditReport
+	nothingMissing(c.t, readyWithin, func() (why string) { // a broker that has started begins with it a little later
+		var err error
+		if report, err = c.fleet.control().ClusterAudit(ctx); err != nil {
+			return "I11: audit: " + err.Error()
+		}
+		return ""
+	})
 	for _, f := range report.Findings {
 		if f.Verdict != "abandoned" && f.Verdict != "unknown" { // uploads of runs that were killed
 			c.t.Errorf("I11: %+v", f)
